@@ -28,7 +28,7 @@ from jfuse.passes.scans.to_loops.loop_cost import ROOMS, LoopSize, LoopSpelling,
 
 RESULTS = Path(__file__).parent / "results"
 MEASURED = files(loop_cost.__package__).joinpath("measured_forms.json")
-KINDS = MACHINES[1:]
+KINDS: tuple[str, ...] = MACHINES[1:]
 SAME = {"zen4-avx2": "zen4"}  # of the same processor; it did not run all rows
 LEAST = 0.2  # of a file's time that its loop takes at least, whatever the operators around it are expected to take
 

@@ -96,7 +96,7 @@ class _Task:
     """A model, what its state becomes, the inputs of each call, and what TensorFlow answers."""
 
     model: jfuse.Model
-    state: str
+    state: Any
     calls: Calls
     wanted: Calls
 
@@ -124,7 +124,7 @@ def _streamed(stream: Stream) -> _Task:
     return _Task(model, stream.state, [[piece] for piece in pieces], [[answer] for answer in answers])
 
 
-def _converted(task: _Task, target: str) -> jfuse.Model | str:
+def _converted(task: _Task, target: Any) -> jfuse.Model | str:
     try:
         return jfuse.lower(task.model, target=target, state=task.state)
     except JfuseError as error:

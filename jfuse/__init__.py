@@ -37,10 +37,16 @@ if TYPE_CHECKING:
     from jfuse.loading import load, parse
     from jfuse.lowered_model import lower
     from jfuse.lowering.installed import installed_rules
+    from jfuse.lowering.peephole import pattern
+    from jfuse.lowering.peephole.registry import Match
     from jfuse.lowering.rule_tools.query import is_constant
     from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
     from jfuse.noise.report import QuantizeReport
+    from jfuse.passes.installed import installed_passes
+    from jfuse.passes.own import Pass, rewrites
+    from jfuse.programs.cost import Cost, OperatorCost
+    from jfuse.programs.cuts import extract, merge
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.quantized_file import quantize, quantize_report
     from jfuse.report import Report
@@ -53,14 +59,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadFlatbuffer",
+    "Cost",
     "ImportFailed",
     "InternalError",
     "Interpreter",
     "JfuseError",
     "Limits",
     "LowerError",
+    "Match",
     "Metadata",
     "Model",
+    "OperatorCost",
+    "Pass",
     "Proposal",
     "QuantizeReport",
     "QuantizeRule",
@@ -77,7 +87,9 @@ __all__ = [
     "check",
     "convert",
     "diff",
+    "extract",
     "fuses",
+    "installed_passes",
     "installed_rules",
     "is_constant",
     "load",
@@ -85,13 +97,16 @@ __all__ = [
     "lowers",
     "lowers_jax",
     "lowers_torch",
+    "merge",
     "need",
     "ops",
     "optimize",
     "parse",
+    "pattern",
     "quantize",
     "quantize_report",
     "recovers",
+    "rewrites",
     "tune",
     "verify",
 ]
@@ -121,8 +136,14 @@ _HOMES = {
     "jfuse.lowering.installed": ("installed_rules",),
     "jfuse.lowering.rule_tools.query": ("is_constant",),
     "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
+    "jfuse.lowering.peephole.pattern": ("pattern",),
+    "jfuse.lowering.peephole.registry": ("Match",),
     "jfuse.model": ("Model",),
     "jfuse.noise.report": ("QuantizeReport",),
+    "jfuse.passes.installed": ("installed_passes",),
+    "jfuse.passes.own": ("Pass", "rewrites"),
+    "jfuse.programs.cost": ("Cost", "OperatorCost"),
+    "jfuse.programs.cuts": ("extract", "merge"),
     "jfuse.quantized_file": ("quantize", "quantize_report"),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),

@@ -17,19 +17,19 @@ from jfuse.reports.device_check import check_device
 from jfuse.reports.target_check import RuntimesCheck, TargetCheck, check_target, check_targets
 from jfuse.running.programs.device import Device
 from jfuse.tflite.targets.catalog import target_named
-from jfuse.tflite.targets.names import TARGETS
+from jfuse.tflite.targets.names import TARGETS, TargetName
 
 
 @overload
 def check(
-    model: Model | str | Path, target: str, *, device: str | None = None, unsafe: bool = False
+    model: Model | str | Path, target: TargetName, *, device: str | None = None, unsafe: bool = False
 ) -> TargetCheck: ...
 
 
 @overload
 def check(
     model: Model | str | Path,
-    target: tuple[str, ...] | list[str] | None = None,
+    target: tuple[TargetName, ...] | list[TargetName] | None = None,
     *,
     device: str | None = None,
     unsafe: bool = False,
@@ -39,7 +39,7 @@ def check(
 @only_jfuse_errors("check")
 def check(
     model: Model | str | Path,
-    target: str | Sequence[str] | None = None,
+    target: TargetName | Sequence[TargetName] | None = None,
     *,
     device: str | None = None,
     unsafe: bool = False,

@@ -15,7 +15,7 @@ from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.model import Model
 from jfuse.running.programs.device import Device
 from jfuse.sides import sides_of, with_device, with_runtimes, with_source_in_f32
-from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
+from jfuse.verification.options import EDGES, Edges, FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.result import Verification
 from jfuse.verification.verify import OnProgress, verify_sides
 
@@ -36,7 +36,7 @@ def verify(
     sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
     signatures: Sequence[str] | None = None,
     tolerance: float | Mapping[str, float] | None = None,
-    edges: str = SamplingOptions.edges,
+    edges: Edges = "finite",
     empty: bool = SamplingOptions.empty,
     device: str | None = None,
     save_failing: str | Path | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,27 @@ from jfuse.option_values import path_of, several
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import (
     CustomOptions,
+    Loop,
     LoweringOptions,
+    Machine,
+    Padding,
+    Precision,
+    Preference,
     RecurrenceOptions,
     State,
     TfOpOptions,
     mode_of,
 )
-from jfuse.passes.pipeline import PIPELINE
+from jfuse.passes.own import Pass
+from jfuse.passes.pipeline import changes_results, with_own
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe_names import RecipeName
 from jfuse.quantized_sizes import source_bytes
 from jfuse.sides import with_installed, with_source_in_f32
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.allocation import need_allocation
 from jfuse.verification.inputs.user_inputs import need_inputs
 from jfuse.verification.latency import latency_of
@@ -58,14 +66,15 @@ def convert(
     shapes: Mapping[str, Sequence[int | None]] | None = None,
     batch: int | None = None,
     rules: Iterable[Rule] = (),
+    passes: Sequence[Pass | Callable[..., Any]] = (),
     recover: bool = RecurrenceOptions.recover,
     state: State = RecurrenceOptions.state,
-    padding: str | None = RecurrenceOptions.padding,
-    loop: str = RecurrenceOptions.loop,
-    prefer: str = RecurrenceOptions.prefer,
-    machine: str = RecurrenceOptions.machine,
-    target: str | Sequence[str] = LoweringOptions.target,
-    precision: str = LoweringOptions.precision,
+    padding: Padding | None = RecurrenceOptions.padding,
+    loop: Loop = RecurrenceOptions.loop,
+    prefer: Preference = RecurrenceOptions.prefer,
+    machine: Machine = RecurrenceOptions.machine,
+    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
+    precision: Precision = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
@@ -75,7 +84,7 @@ def convert(
     equations: bool = False,
     unsafe: bool = False,
     dump_dir: str | Path | None = None,
-    quantize: Recipe | str | Path | None = None,
+    quantize: Recipe | RecipeName | Path | None = None,
     calibration: CalibrationData = None,
     metadata: Metadata | Mapping[str, Any] | str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
@@ -97,6 +106,7 @@ def convert(
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
     need_inputs("samples=", samples)
+    steps = with_own(passes)
     about = None if metadata is None else metadata_of(metadata)
     selection = Selection(
         signatures,
@@ -125,7 +135,7 @@ def convert(
     given = tuple(options.tf_ops.custom_ops)
     model = load_selected(source, selection, rules=options.rules, custom_ops=given, unsafe=unsafe).keeping(state)
     imported = time.perf_counter() - started
-    lite = lowered(model, options, PIPELINE, on_stage)
+    lite = lowered(model, options, steps, on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}
     if about is not None:
         lite = lite.with_metadata(about)
@@ -137,7 +147,8 @@ def convert(
         on_stage("verify")
         sampling, finding = SamplingOptions(inputs=samples, edges="none"), FindingOptions(shrink=0, equations=equations)
         compared = VerifyOptions(sampling, finding, tolerance)
-        _compare(lite, model, target_named(target).runtimes, compared, options.quantization.calibration)
+        reference = Model(lite.program) if changes_results(steps) else model
+        _compare(lite, reference, target_named(target).runtimes, compared, options.quantization.calibration)
     elif target_named(target).in_interpreter:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite

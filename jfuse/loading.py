@@ -10,16 +10,17 @@ import numpy as np
 
 from jfuse.errors import JfuseError, shown
 from jfuse.frontends.imported_functions import ImportedFunctions
-from jfuse.frontends.jax_functions.source import import_functions, is_jax_source, jax_signatures
+from jfuse.frontends.jax_functions.source import DEFAULT_KEY, import_functions, is_jax_source, jax_signatures
 from jfuse.frontends.nan_weights import notes_on_file
 from jfuse.frontends.pytorch import is_torch_source
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.sources import import_tensorflow
 from jfuse.frontends.torch_modules.source import import_modules
-from jfuse.ir.graph import Graph, Program
+from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.parser import is_program, parse_program
 from jfuse.ir.parser import parse as parse_graph
 from jfuse.ir.states import with_explicit_states
+from jfuse.ir.text import constants_of
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import composite
 from jfuse.last_resort import only_jfuse_errors
@@ -57,7 +58,8 @@ def load(
     source: path of a SavedModel folder, a `.keras`, `.h5` or `.tflite` file, or the bytes of a `.tflite` file; a Keras
         3 or tf_keras model; a tf.Module, or what tf.saved_model.load gives; a tf.function; a concrete function, or a
         sequence or mapping (signature key -> function) of them; a GraphDef, or the path of a `.pb` file with one; a
-        function of jax arrays, or what jax.export made of one, or a mapping (signature key -> function) of them;
+        function of jax arrays, or what jax.export or jax.make_jaxpr made of one, or a mapping (signature key ->
+        function) of them; a `jfuse.ir.Program`, or a `jfuse.ir.Graph`, which becomes the only signature;
         a torch.nn.Module in eval mode, or such a mapping of them, an ExportedProgram, or the path of a `.pt2` file.
     specs: what a jax function takes: a sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or
         arrays, nested as the function wants them; sizes of `jax.export.symbolic_shape` stay open. For a mapping of
@@ -118,6 +120,8 @@ def load_selected(
             raise JfuseError("shapes= and batch= are of what becomes a file, not of a file", found=found)
         program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
         return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
+    if isinstance(source, Program | Graph):
+        return Model(source if isinstance(source, Program) else _program_of(source))
     known = default_rules().extended(rules)
     functions: ImportedFunctions | None = None
     if is_torch_source(source):
@@ -135,17 +139,30 @@ def load_selected(
 
 
 @only_jfuse_errors("parsing")
-def parse(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Model | Graph:
+def parse(text: str, *, consts: Model | Program | Graph | Mapping[str, np.ndarray] | None = None) -> Model | Graph:
     """The model that prints as `text`, or the graph, where it is the text of one graph.
 
-    consts: the arrays of the constants that print by digest, as `jfuse.ir.constants_of(model.program)` gives them.
+    consts: where the constants are that print by digest: a model, program or graph that has them, as the one that was
+        printed, or arrays by digest.
     Raises JfuseError with line and column where the text is none of either, or does not check.
     """
     if not isinstance(text, str):
         raise JfuseError("what is parsed is text", found=shown(text))
+    consts = consts.program if isinstance(consts, Model) else consts
+    arrays = constants_of(consts) if isinstance(consts, Program | Graph) else consts
     if is_program(text):
-        return Model(parse_program(text, consts=consts))
-    return parse_graph(text, consts=consts)
+        return Model(parse_program(text, consts=arrays))
+    return parse_graph(text, consts=arrays)
+
+
+def _program_of(graph: Graph) -> Program:
+    """A graph as the only signature; inputs have the names of their Vars."""
+    graph.check()
+    names = [var.name or f"input_{i}" for i, var in enumerate(graph.inputs)]
+    if len(set(names)) != len(names):
+        raise JfuseError("two inputs of the graph have one name", found=names)
+    outputs = tuple(f"output_{i}" for i in range(len(graph.outputs)))
+    return Program((Signature(DEFAULT_KEY, graph, tuple(names), outputs),))
 
 
 def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from jfuse.errors import JfuseError, LowerError, shown
+from jfuse.errors import LowerError
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.kernels.control import while_
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS
+from jfuse.loading import load
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
@@ -25,53 +27,64 @@ from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
 from jfuse.passes.options import (
     CustomOptions,
+    Loop,
     LoweringOptions,
+    Machine,
+    Padding,
+    Precision,
+    Preference,
     QuantizationOptions,
     RecurrenceOptions,
     State,
     TfOpOptions,
     mode_of,
 )
-from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, need_passes, run_pipeline
+from jfuse.passes.own import Pass
+from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline, with_own
 from jfuse.passes.quantize.half_files import has_halves, without_halves
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.data import CalibrationData, repeatable
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
+from jfuse.quantization.recipe_names import RecipeName
 from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.quantized_sizes import kept_small
 from jfuse.report import Report
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.compiled_model import interpreter_only
+from jfuse.tflite.targets.names import TargetName
 
 
 @only_jfuse_errors("lowering")
 def lower(
-    model: Model,
+    model: Any,
     *,
     rules: Iterable[Rule] = (),
-    passes: tuple[PipelineStep, ...] = PIPELINE,
+    passes: Sequence[Pass | Callable[..., Any]] = (),
     recover: bool = RecurrenceOptions.recover,
     state: State = RecurrenceOptions.state,
-    padding: str | None = RecurrenceOptions.padding,
-    loop: str = RecurrenceOptions.loop,
-    prefer: str = RecurrenceOptions.prefer,
-    machine: str = RecurrenceOptions.machine,
+    padding: Padding | None = RecurrenceOptions.padding,
+    loop: Loop = RecurrenceOptions.loop,
+    prefer: Preference = RecurrenceOptions.prefer,
+    machine: Machine = RecurrenceOptions.machine,
     forms: Mapping[str, str] | None = None,
-    target: str | Sequence[str] = LoweringOptions.target,
-    precision: str = LoweringOptions.precision,
+    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
+    precision: Precision = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
     dump_dir: str | Path | None = None,
-    quantize: Recipe | str | Path | None = None,
+    quantize: Recipe | RecipeName | Path | None = None,
     calibration: CalibrationData = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """The model in TFLite builtins: loops recognised, composites fused and proven, states placed.
 
+    model: a Model, or what `load` takes.
     rules: rules for this call, before the registered ones.
+    passes: passes for this call, besides the registered ones: those of `rewrites`, or functions of graphs, which come
+        after "simplify".
     recover: look for recurrences that nobody annotated.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
         "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
@@ -105,12 +118,11 @@ def lower(
     calibration: inputs like those that the model will see, for recipes that compute in integers.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
-    if not isinstance(model, Model):
-        raise JfuseError("only a jfuse.Model is lowered", found=shown(model), remedy="jfuse.lower(jfuse.load(source))")
-    need_passes(passes)
-    model = model.keeping(state)
+    steps = with_own(passes)
+    given = several("rules=", rules, "rules")
+    model = (model if isinstance(model, Model) else load(model, rules=given)).keeping(state)
     options = LoweringOptions(
-        several("rules=", rules, "rules"),
+        given,
         RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),
@@ -119,14 +131,14 @@ def lower(
         dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
         precision=precision,
     )
-    return lowered(model, options, passes, on_stage)
+    return lowered(model, options, steps, on_stage)
 
 
 @only_jfuse_errors("lowering")
 def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
     """What `lower` gives, for options that are put together."""
     made = _lowered(model, options, passes, on_stage)
-    if options.quantization.recipe is None or passes != PIPELINE:
+    if options.quantization.recipe is None or PIPELINE[-1] not in passes:
         return made
     return kept_small(made, options, lambda changed: _lowered(model, changed, passes, on_stage))
 
@@ -196,7 +208,9 @@ def _whiles(model: Model) -> frozenset[str] | None:
     return frozenset(str(eqn.source) for eqn in eqns if eqn.op is while_)
 
 
-def quantization_options(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:
+def quantization_options(
+    quantize: Recipe | RecipeName | Path | None, calibration: CalibrationData
+) -> QuantizationOptions:
     """The options of quantization as `lower` and `convert` are given them."""
     again = repeatable(calibration)
     return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.files import CPP_SUFFIXES, write_atomic
@@ -25,6 +26,10 @@ from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import Limits
 from jfuse.notebooks import Shown
 from jfuse.passes.gates.builtins_only import builtins_only
+from jfuse.programs.constants import with_constants
+from jfuse.programs.cost import Cost, cost_of
+from jfuse.programs.straight_through import straight_through as in_real_numbers
+from jfuse.programs.tensor_names import tensors_of
 from jfuse.quantization.statistics import Statistics
 from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
@@ -106,12 +111,7 @@ class Model(Shown):
 
     def signature(self, key: str | None = None) -> Signature:
         """The signature of a key; without one the default: `serving_default`, else the first."""
-        table = self.signatures
-        if key is None:
-            key = "serving_default" if "serving_default" in table else next(iter(table))
-        if not isinstance(key, str) or key not in table:
-            raise JfuseError(f"the model has no signature {shown(key)}", expected=f"one of {list(table)}")
-        return table[key]
+        return self.program.signature(key)
 
     @only_jfuse_errors("running the model", on_values=True)
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
@@ -184,14 +184,50 @@ class Model(Shown):
             self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits, self.integers)
         return self._runners[chosen.key, quick]
 
-    def jax(self, key: str | None = None) -> JaxFunction:
+    def jax(self, key: str | None = None, *, straight_through: bool = False) -> JaxFunction:
         """One signature as a pure JAX function of arrays, to jit, vmap or differentiate.
+
+        straight_through: a quantized signature as a function of real numbers: inputs, results and `weights` are those
+            that the integers stand for, rounded to their steps, and each rounding passes its gradient on. The results
+            are those of the file up to a step or so.
 
         What it keeps comes last: the states before the call as arguments, those after it as results; first those of
         `initial_states(key)`. Raises JfuseError where jax cannot trace the graph (result sizes that depend on data,
         strings).
         """
+        if straight_through:
+            return _straight(self.signature(key))
         return JaxFunction(self.signature(key), self.integers)
+
+    @only_jfuse_errors("replacing constants")
+    def with_constants(self, values: Mapping[str, Any], key: str | None = None) -> Model:
+        """The model with other numbers for some constants, by the names of `jax(key).weights`.
+
+        Of quantized constants the values are real numbers, as those of `jax(key, straight_through=True)`: they are
+        rounded to the steps of the file and cut off at their ends. Other signatures that read them get them as well.
+        """
+        return Model(with_constants(self.program, self.signature(key), values), limits=self.limits)
+
+    def jaxpr(self, key: str | None = None) -> ClosedJaxpr:
+        """One signature as jax's own ClosedJaxpr, which jax's tools read; `jfuse.load` takes it back.
+
+        It takes and gives what `jax(key)` does; the weights are its constants. Open sizes stay open.
+        Raises JfuseError where jax cannot trace the graph.
+        """
+        return self.jax(key).jaxpr()
+
+    @only_jfuse_errors("counting the cost")
+    def cost(self, key: str | None = None, *, sizes: Mapping[str, int] | None = None, measure: bool = False) -> Cost:
+        """What one signature costs in one call: products, bytes and memory, by operator, by type and by layer.
+
+        sizes: for open sizes, by the names that `print(model)` shows; 1 for others.
+        measure: also run each operator alone in LiteRT, here, on zeros; the model must be lowered.
+        """
+        return cost_of(self.signature(key), sizes, self.to_bytes() if measure else None)
+
+    def tensor_names(self, key: str | None = None) -> tuple[str, ...]:
+        """The names of what a signature takes, gives and computes on the way, for `jfuse.extract`."""
+        return tuple(tensors_of(self.signature(key)))
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""
@@ -347,6 +383,11 @@ class Stream:
         self._shapes[id(chosen.graph)] = shapes
         outputs, self.states = self._model.step(self.states, inputs, key, quick=self._quick)
         return outputs
+
+
+def _straight(signature: Signature) -> JaxFunction:
+    real, names = in_real_numbers(signature)
+    return JaxFunction(real, names=names)
 
 
 def one_or_all(results: Mapping[str, np.ndarray]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,19 @@ from jfuse.noise.reached import reaching
 from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
 from jfuse.passes.context import OnStage
-from jfuse.passes.options import LoweringOptions, QuantizationOptions, RecurrenceOptions
-from jfuse.passes.pipeline import PIPELINE
+from jfuse.passes.options import (
+    Loop,
+    LoweringOptions,
+    Preference,
+    QuantizationOptions,
+    RecurrenceOptions,
+)
+from jfuse.passes.own import Pass
+from jfuse.passes.pipeline import PipelineStep, with_own
 from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
+from jfuse.quantization.recipe_names import RecipeName
 from jfuse.quantization.statistics import Statistics
 from jfuse.quantized_sizes import source_bytes
 from jfuse.running.loaded_file import asked
@@ -33,6 +41,7 @@ from jfuse.running.programs.device import Device
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.allocation import need_allocation
 from jfuse.verification.latency import latency_of
 from jfuse.verification.noise import noise_of, unmeasured
@@ -41,22 +50,25 @@ from jfuse.verification.noise import noise_of, unmeasured
 @only_jfuse_errors("quantization")
 def quantize(
     source: Any,
-    recipe: Recipe | str | Path,
+    recipe: Recipe | RecipeName | Path,
     calibration: CalibrationData = None,
     *,
-    target: Mapping[str, Any] | str | Sequence[str] | None = None,
-    loop: str = RecurrenceOptions.loop,
-    prefer: str = RecurrenceOptions.prefer,
+    target: Mapping[str, Any] | TargetName | Sequence[TargetName] | None = None,
+    passes: Sequence[Pass | Callable[..., Any]] = (),
+    loop: Loop = RecurrenceOptions.loop,
+    prefer: Preference = RecurrenceOptions.prefer,
     strict: bool = LoweringOptions.strict,
     verify: bool = True,
     device: str | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
     unsafe: bool = False,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """A model in the numbers that a recipe asks for; `result.unquantized` is the same in floats.
 
     source: a Model, as `load` or `lower` gave it, the path of a float .tflite file, or anything else that `load` takes.
-    recipe, calibration: as `lower` has `quantize` and `calibration`. unsafe: as in `load`.
+    recipe, calibration: as `lower` has `quantize` and `calibration`. shapes, batch, unsafe: as in `load`.
     target: how good the file has to be, as {"snr_db": 30}, of its worst output in LiteRT against the float model's, or
         {"accuracy_drop": 0.005, "metric": function}: the function takes all outputs by name, calls along a new first
         axis, and gives a number that may be less by so much than for the float model's. The operators are left float
@@ -64,7 +76,8 @@ def quantize(
         without states, and the first 32 items of the calibration data, but all of them for a function, which may so
         compare them with labels; they are kept in memory. Or the name of a runtime or several, as `lower` has
         it: the file is written for them.
-    loop, prefer: as `lower` has them. By default the loops of a .tflite file stay in the form that they have.
+    passes: as `lower` has them. loop, prefer: as there. By default the loops of a .tflite file stay in the form that
+        they have.
     strict: a recipe that makes nothing smaller is an error, beside what `lower` has; else `report.warnings` tells it.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
     device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: the noise is
@@ -77,7 +90,9 @@ def quantize(
     about = None if there is None else asked(there)  # before anything slow
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
     on_stage("import")
-    model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
+    if isinstance(source, Model) and (shapes or batch is not None):
+        raise JfuseError("shapes= and batch= are of what is loaded", remedy="jfuse.load(source, shapes=…, batch=…)")
+    model = source if isinstance(source, Model) else load(source, shapes=shapes, batch=batch, unsafe=unsafe)
     data = repeatable(calibration)
     options = LoweringOptions(
         recurrence=RecurrenceOptions(loop=loop, prefer=prefer),
@@ -85,11 +100,12 @@ def quantize(
         target=target if isinstance(target, Sequence) else LoweringOptions.target,
         strict=strict,
     )
-    lite = lowered(model, options, PIPELINE, on_stage)
+    steps = with_own(passes)
+    lite = lowered(model, options, steps, on_stage)
     if wanted is not None:
         on_stage("search")
         known = lite.statistics
-        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, options, known, *how))
+        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, options, steps, known, *how))
     on_stage("export")
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
         carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
@@ -108,10 +124,17 @@ def quantize(
     return lite
 
 
-def _again(model: Model, options: LoweringOptions, known: Statistics | None, recipe: Recipe, measured: bool) -> Model:
+def _again(
+    model: Model,
+    options: LoweringOptions,
+    steps: tuple[PipelineStep, ...],
+    known: Statistics | None,
+    recipe: Recipe,
+    measured: bool,
+) -> Model:
     """What `lowered` gives for another recipe.   known: what the data were, as far as it goes"""
     changed = replace(options.quantization, recipe=recipe, known=known, measured=measured)
-    return lowered(model, replace(options, quantization=changed, strict=False), PIPELINE, lambda stage: None)
+    return lowered(model, replace(options, quantization=changed, strict=False), steps, lambda stage: None)
 
 
 @only_jfuse_errors("the quantization report")

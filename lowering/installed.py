@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
+from types import ModuleType, UnionType
+from typing import TypeVar
 
 from jfuse.errors import RuleError
 from jfuse.lowering.rules import Rule
@@ -11,10 +13,18 @@ from jfuse.lowering.rules import Rule
 GROUP = "jfuse.rules"
 
 
+T = TypeVar("T")
+
+
 def rules_in(module: ModuleType) -> tuple[Rule, ...]:
     """The rules that a module's names stand for, each once."""
-    found = (value for value in vars(module).values() if isinstance(value, Rule))
-    return tuple({id(rule): rule for rule in found}.values())
+    return found_in(module, Rule)
+
+
+def found_in(module: ModuleType, kind: type[T] | UnionType) -> tuple[T, ...]:
+    """The values of a kind that a module's names stand for, each once."""
+    found = (value for value in vars(module).values() if isinstance(value, kind))
+    return tuple({id(value): value for value in found}.values())
 
 
 def installed_rules() -> tuple[Rule, ...]:
@@ -23,38 +33,50 @@ def installed_rules() -> tuple[Rule, ...]:
     Packages are taken in the order of the entry points' names. Raises RuleError for an entry point that cannot be
     imported or names no module with rules, and for two packages with rules of one name.
     """
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    rules = [(rule, entry) for entry in found for rule in _rules_of(entry)]
-    owners: dict[tuple[type, str], EntryPoint] = {}
-    for rule, entry in rules:
-        for name in rule.names:
-            first = owners.setdefault((type(rule), name), entry)
+    decorators = "@jfuse.fuses, @jfuse.lowers, @jfuse.lowers_jax or @jfuse.recovers"
+    return installed(GROUP, Rule, "rule", decorators, lambda rule: [(type(rule), name) for name in rule.names])
+
+
+def installed(
+    group: str, kind: type[T] | UnionType, word: str, decorators: str, keys: Callable[[T], Iterable[tuple[object, str]]]
+) -> tuple[T, ...]:
+    """What the modules of a group of entry points define of a kind; each key may be of one package alone.
+
+    word: what one is called; decorators: what makes one.
+    """
+    entries = sorted(entry_points(group=group), key=lambda entry: entry.name)
+    defined: list[tuple[T, EntryPoint]] = [(each, e) for e in entries for each in _defined(e, kind, word, decorators)]
+    owners: dict[tuple[object, str], EntryPoint] = {}
+    for each, entry in defined:
+        for key in keys(each):
+            first = owners.setdefault(key, entry)
             if first is not entry:
                 raise RuleError(
-                    f"two packages have a rule for {name!r}",
+                    f"two packages have a {word} for {key[1]!r}",
                     found=f"{_package(first)} and {_package(entry)}",
                     remedy="pip uninstall one of them",
                 )
-    return tuple(rule for rule, _ in rules)
+    return tuple(each for each, _ in defined)
 
 
-def _rules_of(entry: EntryPoint) -> tuple[Rule, ...]:
+def _defined(entry: EntryPoint, kind: type[T] | UnionType, word: str, decorators: str) -> tuple[T, ...]:
+    plural = f"{word}es" if word.endswith("s") else f"{word}s"
     try:
         module = entry.load()
     except Exception as error:
         raise RuleError(
-            f"the rules of the package {_package(entry)} cannot be imported",
+            f"the {plural} of the package {_package(entry)} cannot be imported",
             found=f"{type(error).__name__}: {error}",
             remedy=f"pip uninstall {_package(entry)}, or a newer version of it",
         ) from error
-    rules = rules_in(module) if isinstance(module, ModuleType) else ()
-    if not rules:
+    defined: tuple[T, ...] = found_in(module, kind) if isinstance(module, ModuleType) else ()
+    if not defined:
         raise RuleError(
-            f"the entry point {entry.name} of the package {_package(entry)} names no rules",
-            expected="a module with functions under @jfuse.fuses, @jfuse.lowers, @jfuse.lowers_jax or @jfuse.recovers",
+            f"the entry point {entry.name} of the package {_package(entry)} names no {plural}",
+            expected=f"a module with functions under {decorators}",
             found=entry.value,
         )
-    return rules
+    return defined
 
 
 def _package(entry: EntryPoint) -> str:

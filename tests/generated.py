@@ -37,10 +37,17 @@ def _runs_on() -> str:
     return runs_on.markdown(json.loads((ROOT / runs_on.RESULT).read_text(encoding="utf-8")))
 
 
+def _pipeline() -> str:
+    from jfuse.reports import pass_list
+
+    return pass_list.markdown()
+
+
 GENERATED: Mapping[str, Callable[[], str]] = {
     "jfuse/reports/spelled.txt": _spelled,
     "jfuse/tf_nodes/op_defs.txtpb": _op_defs,
     "docs/runs-on.md": _runs_on,
+    "docs/pipeline.md": _pipeline,
 }
 """The path of each file from the root, and the function that gives its text."""
 

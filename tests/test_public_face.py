@@ -121,7 +121,7 @@ def test_unknown_keywords_states_and_rules_are_errors(dense: Any) -> None:
     with pytest.raises(TypeError, match="sideways"):
         jfuse.convert(dense, sideways=True)  # type: ignore[call-arg]
     with pytest.raises(jfuse.JfuseError, match="sideways"):
-        jfuse.convert(dense, state="sideways", verify=False)
+        jfuse.convert(dense, state="sideways", verify=False)  # type: ignore[arg-type]
     with pytest.raises(jfuse.RuleError, match="takes rules"):
         jfuse.convert(dense, rules=[lambda x: x])  # type: ignore[list-item]
 
@@ -198,7 +198,7 @@ def test_the_text_of_a_saved_file_has_the_states(adding: tuple[Any, jfuse.Model]
 
 def test_unknown_modes_are_refused(dense: Any) -> None:
     with pytest.raises(jfuse.JfuseError, match=r"no state 'kept'(.|\n)*'source' or 'reset' or 'keep' or 'io'"):
-        jfuse.convert(dense, state="kept")
+        jfuse.convert(dense, state="kept")  # type: ignore[arg-type]
 
 
 def test_a_report_is_shown_in_a_notebook_by_itself() -> None:

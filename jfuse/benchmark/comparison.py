@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from jfuse.benchmark.conversions import BenchmarkSource, Converted, converted
-from jfuse.benchmark.operator_times import operator_times
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
 from jfuse.compared_sides import verify as compare
 from jfuse.errors import JfuseError, VerifyFailed
@@ -22,6 +21,9 @@ from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.passes.context import OnStage
+from jfuse.programs.operator_times import operator_times
+from jfuse.quantization.data import RANDOM
+from jfuse.quantization.recipe_names import RecipeName
 from jfuse.running.cores import cores
 from jfuse.running.loaded_file import asked
 from jfuse.running.programs.device import Device
@@ -51,6 +53,8 @@ def bench(
     shapes: Mapping[str, Sequence[int | None]] | None = None,
     batch: int | None = None,
     against: str | Path | None = None,
+    quantize: RecipeName | Path | None = None,
+    calibration: str | Path | None = None,
     threads: Sequence[int] = (1, 2, 4),
     profile: bool = True,
     seconds: float = SECONDS,
@@ -69,6 +73,8 @@ def bench(
     source: the path of a model, or of a .tflite file, which then stands in the place of the official converter's.
     signatures, shapes, batch, unsafe: as `load` has them; sizes that stay open are the smallest that are tried.
     against: the path of another .tflite file with the same inputs, to be measured as well.
+    quantize: a recipe by name, or a .json file: one more row, of jfuse's file by it. calibration: the path of its data,
+        as `lower` has it; by default drawn ones.
     threads: of LiteRT. XLA takes as many as it likes. profile: also time each operator alone, with one thread.
     seconds: of calls for each file and number of threads. limit_s: what one conversion may take.
     modules: names of Python modules to import before, as for layers of your own.
@@ -90,7 +96,8 @@ def bench(
     on_stage("import")
     model = load(what.path, limits=limits, **what.load)
     bench_ = _Bench(model, what, limits, on_stage, there)
-    files = dict(bench_.files(None if against is None else Path(against), limit_s))
+    recipe = None if quantize is None else (str(quantize), _data(calibration))
+    files = dict(bench_.files(None if against is None else Path(against), limit_s, recipe))
     rows = bench_.measured(files, tuple(threads), seconds)
     rows = [bench_.compared(row, files[row.name].data) for row in rows]
     if profile:
@@ -99,6 +106,11 @@ def bench(
     inputs = {n: str(v.type) for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
     machine = _machine() if about is None else f"{about}; conversions and XLA on {_machine()}"
     return Benchmark(str(source), machine, _versions(), inputs, tuple(rows))
+
+
+def _data(calibration: str | Path | None) -> str:
+    """Calibration data as the process of a conversion is told them."""
+    return RANDOM if calibration in (None, RANDOM) else str(Path(str(calibration)).resolve())
 
 
 @dataclass(frozen=True)
@@ -111,8 +123,10 @@ class _Bench:
     on_stage: OnStage
     device: Device | None = None
 
-    def files(self, against: Path | None, limit_s: float) -> Iterator[tuple[str, Converted]]:
-        """Every file by name, with what making it took; XLA has none."""
+    def files(
+        self, against: Path | None, limit_s: float, recipe: tuple[str, str] | None
+    ) -> Iterator[tuple[str, Converted]]:
+        """Every file by name, with what making it took; XLA has none.   recipe: with its data, of one more"""
         is_file = self.source.path.suffix == ".tflite"
         if is_file:
             yield SOURCE_FILE, Converted(bytes(read_file(self.source.path)[0]))
@@ -127,6 +141,9 @@ class _Bench:
                 found = replace(found, error=f"the same file as {known[found.data]}", data=b"")
             known.setdefault(found.data, name)
             yield name, found
+        if recipe is not None:
+            options = {"quantize": recipe[0], "calibration": recipe[1]}
+            yield f"jfuse, {recipe[0]}", self._converted(f"jfuse, {recipe[0]}", "jfuse", options, limit_s)
         if not is_file:
             yield OFFICIAL, self._converted(OFFICIAL, "official", {}, limit_s)
         yield XLA, self._converted(XLA, "xla", {}, limit_s)

@@ -11,6 +11,7 @@ from typing import Any
 
 from jfuse.measure import as_json_number
 from jfuse.notebooks import Shown
+from jfuse.programs.operator_times import OperatorTime
 from jfuse.reports.as_json import write_data
 
 FORMAT, VERSION = "jfuse.benchmark", 1
@@ -30,19 +31,6 @@ class Latency:
         """The latency of so many calls."""
         ranked = sorted(seconds)
         return cls(1e6 * median(ranked), 1e6 * ranked[(9 * (len(ranked) - 1) + 9) // 10])
-
-
-@dataclass(frozen=True)
-class OperatorTime:
-    """One operator of a file run alone in LiteRT.   name: of its first output; us: the median of a call
-
-    us is None, with the reason, for operators that cannot run alone.
-    """
-
-    op: str
-    name: str
-    us: float | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)

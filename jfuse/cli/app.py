@@ -22,6 +22,7 @@ from jfuse.cli.frame import LikeTfliteConvert, app, work
 from jfuse.cli.options import need_target, one_of
 from jfuse.limits import Limits
 from jfuse.passes.options import (
+    COST_ORDERS,
     LOOPS,
     MACHINES,
     PADDINGS,
@@ -140,7 +141,7 @@ def convert(
             conversion.Compared(verify, samples, tolerance),
             conversion.About.of(*about),
             **selected,
-            rules=user_code.run(import_, rules),
+            **user_code.run(import_, rules),
             state=state,
             padding=padding,
             loop=loop,
@@ -164,6 +165,10 @@ def quantize(
     output: options.Output,
     recipe: options.Recipe,
     calibration: options.Calibration = None,
+    labels_key: options.LabelsKey = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    import_: options.Imports = None,
     snr: options.Snr = None,
     device: options.Elsewhere = None,
     target: options.Target = DEFAULT,
@@ -182,8 +187,10 @@ def quantize(
     options.need_recipe("recipe", recipe, calibration)
     if snr is not None and target != DEFAULT:
         raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
+    shapes = options.shapes_of(shape)
+    options.check_modules(import_)
     with work(verbose, quiet):
-        from jfuse.cli import conversion
+        from jfuse.cli import conversion, user_code
 
         wanted = target if snr is None else {"snr_db": snr}
         conversion.quantize(
@@ -191,7 +198,10 @@ def quantize(
             output,
             json,
             recipe,
-            calibration,
+            conversion.without_labels(calibration, labels_key),
+            passes=user_code.run(import_, None)["passes"],
+            shapes=shapes,
+            batch=batch,
             target=wanted,
             device=device,
             loop=loop,
@@ -291,20 +301,27 @@ def inspect(
     outputs: options.OutputTensors = None,
     stage: options.Stage = None,
     table: options.Table = False,
+    by: options.CostBy = "type",
+    sort: options.CostSort = "macs",
+    measure: options.Measure = False,
+    json: options.Json = None,
     html: options.Page = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print the text form of SOURCE, as it was imported, or after a pass."""
+    """Print the text form of SOURCE, as it was imported, or after a pass; or tables of what its operators cost."""
+    one_of("by", by, ("operator", "type", "layer"))
+    one_of("sort", sort, COST_ORDERS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
         user_code.run(import_, None)
-        conversion.inspect(source, stage, table, html, **selected, unsafe=unsafe)
+        costs = conversion.CostTable(by, sort, measure, json) if table or json is not None else None  # type: ignore[arg-type]
+        conversion.inspect(source, stage, costs, html, **selected, unsafe=unsafe)
 
 
 @app.command(short_help="Say what each recurrence becomes, or why it does not fuse.")
@@ -330,9 +347,7 @@ def explain(
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
-        conversion.explain(
-            source, json, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe
-        )
+        conversion.explain(source, json, **selected, **user_code.run(import_, rules), padding=padding, unsafe=unsafe)
 
 
 @app.command(short_help="Say what jfuse knows of an op.")

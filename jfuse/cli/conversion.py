@@ -14,15 +14,19 @@ from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_columns, show_rows
 from jfuse.cli.options import one_of
 from jfuse.cli.spelling import as_options
-from jfuse.cli.tables import operator_columns, signature_columns, summary
+from jfuse.cli.tables import cost_columns, signature_columns, summary
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
+from jfuse.lowered_model import lowered
 from jfuse.model import Model
+from jfuse.passes.options import CostOrder, LoweringOptions
 from jfuse.passes.pipeline import STAGES, passes_until
+from jfuse.programs.cost import FORMAT, VERSION, in_order
 from jfuse.quantization.data import RANDOM, CalibrationData
+from jfuse.quantization.npz import npz_arrays
 from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Report
-from jfuse.reports.as_json import write_json, write_report
+from jfuse.reports.as_json import write_data, write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.noise import write_quantized_html
 from jfuse.reports.page import write_html
@@ -108,8 +112,18 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, ab
     show_rows(summary(result.report, output, elapsed_s()))
 
 
+def without_labels(calibration: str | None, key: str | None) -> CalibrationData:
+    """The data of an .npz file without the array that holds its labels."""
+    if calibration is None or key is None:
+        return calibration
+    arrays = npz_arrays(calibration)
+    if key not in arrays:
+        raise JfuseError(f"{calibration} has no array {key!r}", expected=", ".join(arrays), remedy="--labels-key")
+    return {name: array for name, array in arrays.items() if name != key}
+
+
 def quantize(
-    source: Path, output: Path, json: Path | None, recipe: str, calibration: str | None, **arguments: Any
+    source: Path, output: Path, json: Path | None, recipe: Any, calibration: CalibrationData, **arguments: Any
 ) -> None:
     """Write the quantized file, and print what was done."""
     with progress() as on_stage:
@@ -122,7 +136,28 @@ def quantize(
     show_rows(summary(replace(result.report, refused=refused), output, elapsed_s()))
 
 
-def inspect(source: Path, stage: str | None, table: bool, html: Path | None, **arguments: Any) -> None:
+@dataclass(frozen=True)
+class CostTable:
+    """A table of costs.   by: "operator", "type" or "layer"; sort: as `Cost.sorted` has it; measure: also the time"""
+
+    by: str = "type"
+    sort: CostOrder = "macs"
+    measure: bool = False
+    json: Path | None = None
+
+    def show(self, model: Model) -> None:
+        """Print the costs of each signature, and write them as JSON."""
+        costs = [model.cost(key, measure=self.measure) for key in model.signatures]
+        if self.json is not None:
+            write_data({"format": FORMAT, "version": VERSION, "signatures": [c.to_json() for c in costs]}, self.json)
+        for cost in costs:
+            rows = {"operator": cost.operators, "type": cost.by_type(), "layer": cost.by_layer()}[self.by]
+            show("")
+            show(next(cost.lines()))
+            show_columns(*cost_columns(in_order(rows, self.sort), self.by))
+
+
+def inspect(source: Path, stage: str | None, table: CostTable | None, html: Path | None, **arguments: Any) -> None:
     """Print the text form of a source, or tables of it; write the page where one is asked for.
 
     stage: the pass after which it is shown; as it was imported without.
@@ -133,13 +168,12 @@ def inspect(source: Path, stage: str | None, table: bool, html: Path | None, **a
         on_stage("import")
         model = load(source, **arguments)
         before = None if passes is None else model.program
-        shown = model if passes is None else jfuse.lower(model, passes=passes, on_stage=on_stage)
+        shown = model if passes is None else lowered(model, LoweringOptions(), passes, on_stage)
         if html is not None:
             write_html(before, shown.program, Verification(source.name, ""), html)
-    if table:
+    if table is not None:
         show_columns(*signature_columns(shown.program))
-        show("")
-        show_columns(*operator_columns(shown.program))
+        table.show(shown)
     else:
         show(str(shown))
 

@@ -1,4 +1,4 @@
-"""The commands that measure or compare files: `jfuse quantize-report`, `optimize`, `tune`, `bench` and `diff`."""
+"""The commands that measure, compare or list: `quantize-report`, `optimize`, `tune`, `bench`, `diff`, `passes`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from jfuse.cli import options
 from jfuse.cli.frame import app, work
 from jfuse.cli.options import need_target, one_of
-from jfuse.passes.options import PADDINGS, STATES, RecurrenceOptions
+from jfuse.passes.options import LOOPS, PADDINGS, STATES, RecurrenceOptions
 from jfuse.tflite.targets.names import DEFAULT
 
 
@@ -68,6 +68,8 @@ def tune(
     batch: options.Batch = None,
     state: options.State = RecurrenceOptions.state,
     padding: options.Padding = None,
+    loop: options.Loop = RecurrenceOptions.loop,
+    import_: options.Imports = None,
     target: options.Target = DEFAULT,
     candidates: options.Candidates = None,
     timings: options.Timings = None,
@@ -85,10 +87,13 @@ def tune(
     """
     one_of("state", state, STATES)
     one_of("padding", padding, PADDINGS)
+    one_of("loop", loop, LOOPS)
     need_target(target)
+    options.check_modules(import_)
     with work(verbose, quiet):
-        from jfuse.cli import improvement
+        from jfuse.cli import improvement, user_code
 
+        user_code.run(import_, None)
         improvement.tune(
             source,
             output,
@@ -98,6 +103,7 @@ def tune(
             batch=batch,
             state=state,
             padding=padding,
+            loop=loop,
             target=target,
             candidates=candidates,
             timings=timings or (),
@@ -118,6 +124,8 @@ def bench(
     signature: options.Signatures = None,
     shape: options.Shapes = None,
     batch: options.Batch = None,
+    quantize: options.Quantize = None,
+    calibration: options.Calibration = None,
     threads: Annotated[
         list[int] | None, typer.Option(min=1, help="Threads of LiteRT; several times for several. [default: 1, 2, 4]")
     ] = None,
@@ -142,6 +150,7 @@ def bench(
     Example: jfuse bench saved_model/ --batch 1 --html bench.html
     """
     sizes = options.shapes_of(shape)
+    options.need_recipe("quantize", quantize, calibration)
     options.check_modules(import_)
     with work(verbose, quiet):
         from jfuse.cli import measuring, user_code
@@ -156,6 +165,8 @@ def bench(
             shapes=sizes,
             batch=batch,
             against=against,
+            quantize=quantize,
+            calibration=calibration,
             threads=tuple(threads or (1, 2, 4)),
             device=device,
             seconds=seconds,
@@ -187,3 +198,19 @@ def diff(
         equal = measuring.diff(a, b, json, unsafe=unsafe)
     if not equal:
         raise typer.Exit(1)
+
+
+@app.command(short_help="List the passes of a conversion, your own too.")
+def passes(
+    import_: options.Imports = None,
+    rules: options.Rules = None,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """List the passes in their order: on what each works, what it promises, why it stands there, and its origin."""
+    options.check_modules(import_)
+    with work(verbose, quiet):
+        from jfuse.cli import rules as listing
+
+        listing.tell_passes(import_, rules, json)

@@ -5,38 +5,79 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from jfuse.files import CPP_SUFFIXES
-from jfuse.passes.options import MACHINES
+from jfuse.passes.options import COST_ORDERS, LOOPS, MACHINES, PADDINGS, PRECISIONS, PREFERENCES, STATES
 from jfuse.quantization.recipe_names import NAMES as RECIPES
-from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target, names_in
+from jfuse.tflite.targets.names import NAMES, RUNTIMES, TARGETS, is_target, names_in
+from jfuse.verification.options import EDGES
 
 _SIZE = re.compile("[0-9]{1,10}")  # int takes the digits of all scripts, and not thousands of them
 
 _Data = {"exists": True, "dir_okay": False}
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    """What a shell completes: the choices that begin as what was typed."""
+    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
+
 
 Source = Annotated[
     Path, typer.Argument(metavar="SOURCE", help="A SavedModel folder, or a .keras, .h5, .pb, .pt2 or .tflite file.")
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
-Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
-State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
-Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")]
-Prefer = Annotated[
-    str, typer.Option(help="fused; speed: a loop where that is faster; size: the smallest loops; or auto.")
+Padding = Annotated[
+    str | None,
+    typer.Option(
+        help="Your promise of every mask: right or left.",
+        autocompletion=_one_of(PADDINGS[1:]),
+    ),
 ]
-Precision = Annotated[str, typer.Option(help="Of what the source has in f16 or bf16: float32, or source.")]
-Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.")]
+State = Annotated[
+    str,
+    typer.Option(
+        help="What lasts from one invoke to the next: source, reset, keep or io.", autocompletion=_one_of(STATES)
+    ),
+]
+Loop = Annotated[
+    str,
+    typer.Option(
+        help="Recurrences that do not fuse: auto, while or unroll.",
+        autocompletion=_one_of(LOOPS),
+    ),
+]
+Prefer = Annotated[
+    str,
+    typer.Option(
+        help="fused; speed: a loop where that is faster; size: the smallest loops; or auto.",
+        autocompletion=_one_of(PREFERENCES),
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(
+        help="Of what the source has in f16 or bf16: float32, or source.",
+        autocompletion=_one_of(PRECISIONS),
+    ),
+]
+Machine = Annotated[
+    str,
+    typer.Option(
+        help=f"Whose measured times choose forms: {', '.join(MACHINES)}.",
+        autocompletion=_one_of(MACHINES),
+    ),
+]
 Target = Annotated[
     str,
     typer.Option(
-        help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it; a,b for several."
+        help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it; a,b for several.",
+        autocompletion=_one_of(TARGETS),
     ),
 ]
 CheckedTarget = Annotated[
@@ -69,9 +110,19 @@ CustomOps = Annotated[
 ]
 DumpDir = Annotated[Path | None, typer.Option(help="A folder for the text after each pass.", file_okay=False)]
 Quantize = Annotated[
-    str | None, typer.Option(metavar="RECIPE", help="float16, dynamic, int8_weights, int8, …, or a .json file.")
+    str | None,
+    typer.Option(
+        metavar="RECIPE",
+        help="float16, dynamic, int8_weights, int8, …, or a .json file.",
+        autocompletion=_one_of(RECIPES),
+    ),
 ]
-Recipe = Annotated[str, typer.Option(metavar="RECIPE", help="As `convert` has --quantize: a name, or a .json file.")]
+Recipe = Annotated[
+    str,
+    typer.Option(
+        metavar="RECIPE", help="As `convert` has --quantize: a name, or a .json file.", autocompletion=_one_of(RECIPES)
+    ),
+]
 Calibration = Annotated[
     str | None, typer.Option(metavar="DATA", help="A .npz file or a folder of inputs to take ranges from; or random.")
 ]
@@ -88,6 +139,17 @@ Stage = Annotated[
     str | None, typer.Option(help="Lower SOURCE up to this pass of docs/architecture.md, such as fuse or simplify.")
 ]
 Table = Annotated[bool, typer.Option("--table", help="Tables of signatures and operators in place of the text.")]
+LabelsKey = Annotated[
+    str | None, typer.Option("--labels-key", metavar="NAME", help="The array of the .npz file that is no input.")
+]
+CostBy = Annotated[str, typer.Option("--by", help="Rows of the table: operator, type or layer.")]
+CostSort = Annotated[
+    str,
+    typer.Option(
+        "--sort", help=f"What the table is sorted by: {', '.join(COST_ORDERS)}.", autocompletion=_one_of(COST_ORDERS)
+    ),
+]
+Measure = Annotated[bool, typer.Option("--measure", help="Also time each operator of the table, alone in LiteRT.")]
 Page = Annotated[Path | None, typer.Option("--html", help="A file for the graph, as a page.")]
 Samples = Annotated[
     Path | None, typer.Option("--samples", help="A .npz file with inputs of your own to compare on.", **_Data)
@@ -114,7 +176,8 @@ Imports = Annotated[
     typer.Option("--import", metavar="MODULE", help="A Python module to import first: your layers, your rules."),
 ]
 Rules = Annotated[
-    list[Path] | None, typer.Option("--rules", metavar="FILE", help="A Python file with rules of your own.", **_Data)
+    list[Path] | None,
+    typer.Option("--rules", metavar="FILE", help="A Python file with rules or passes of your own.", **_Data),
 ]
 Metadata = Annotated[
     Path | None,
@@ -144,7 +207,13 @@ Size = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=SIZE", help="An open size, as in B=4; several times for several sizes."),
 ]
-Edges = Annotated[str, typer.Option(help="Edge values to try: none, finite or nan.")]
+Edges = Annotated[
+    str,
+    typer.Option(
+        help="Edge values to try: none, finite or nan.",
+        autocompletion=_one_of(EDGES),
+    ),
+]
 Empty = Annotated[bool, typer.Option("--empty", help="Also try a batch of no rows.")]
 _PYTHON = 'a command that starts a Python with ai-edge-litert elsewhere, as "ssh pi@host python3"'
 Device = Annotated[

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from jfuse.cli.spelling import as_options
-from jfuse.ir.graph import Const, Program
-from jfuse.ir.walk import all_eqns
+from jfuse.ir.graph import Program
+from jfuse.programs.cost import OperatorCost
 from jfuse.report import Report
 from jfuse.reports.summary import Rows, fusions
 
@@ -46,15 +45,24 @@ def signature_columns(program: Program) -> Columns:
     return ("signature", "", "name", "type"), rows
 
 
-def operator_columns(program: Program) -> Columns:
-    """How often each operator occurs, bodies included, and how many bytes of constants it reads, equal ones each."""
-    counts, sizes = Counter[str](), Counter[str]()
-    for graph in program.graphs():
-        for eqn in all_eqns(graph):
-            counts[eqn.op.name] += 1
-            sizes[eqn.op.name] += sum(a.stored.nbytes for a in eqn.inputs if isinstance(a, Const))
-    rows: list[tuple[str, ...]] = [(name, str(count), f"{sizes[name]:,}") for name, count in counts.most_common()]
-    return ("operator", "count", "bytes of constants"), rows
+def cost_columns(costs: Sequence[OperatorCost], by: str) -> Columns:
+    """What operators cost, each alone or those of a type or layer together.   by: operator, type or layer"""
+    measured = any(row.us is not None for row in costs)
+    rows = [
+        (
+            row.layer if by == "layer" else row.op,
+            *([row.name] if by == "operator" else [str(row.count)]),
+            *_numbers(row, measured),
+        )
+        for row in costs
+    ]
+    names = ("layer" if by == "layer" else "operator", "name" if by == "operator" else "count")
+    return (*names, "MACs", "bytes of constants", "bytes of results", *(["microseconds"] if measured else [])), rows
+
+
+def _numbers(row: OperatorCost, measured: bool) -> tuple[str, ...]:
+    time = [row.reason if row.us is None else f"{row.us:,.1f}"] if measured else []
+    return f"{row.macs:,}", f"{row.weight_bytes:,}", f"{row.activation_bytes:,}", *time
 
 
 def _times(seconds: Mapping[str, float], elapsed_s: float) -> str:

@@ -8,38 +8,53 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from jfuse.errors import JfuseError, raised_in
-from jfuse.lowering.installed import installed_rules, rules_in
+from jfuse.lowering.installed import found_in, installed_rules, rules_in
 from jfuse.lowering.rules import Rule
+from jfuse.passes.installed import installed_passes
+from jfuse.passes.own import Pass, registered_passes
 
 
-def run(modules: Sequence[str] | None, files: Sequence[Path] | None) -> tuple[Rule, ...]:
-    """Import modules by name and files by path; the rules for `rules=` of `jfuse.convert`.
+class Brought(TypedDict):
+    """What the user's code defines, as arguments of `jfuse.convert`."""
 
-    These are the rules of installed packages, and before them those that the files define. Raises JfuseError for a file
-    without rules, which is not what was meant, and where the user's code raises anything.
+    rules: tuple[Rule, ...]
+    passes: tuple[Pass, ...]
+
+
+def run(modules: Sequence[str] | None, files: Sequence[Path] | None) -> Brought:
+    """Import modules by name and files by path; the rules and passes of the files and of installed packages.
+
+    Those of files come before those of packages of the same name. Passes that are registered for the process are not
+    among them. Raises JfuseError for a file with neither, and where the user's code raises anything.
     """
     for name in modules or ():
         spec = importlib.util.find_spec(name)
         with _of_user(name, None if spec is None else spec.origin):
             importlib.import_module(name)
-    given = tuple(rule for path in files or () for rule in _rules_of(path))
-    taken = {(type(rule), name) for rule in given for name in rule.names}
+    defined = [_defined_in(path) for path in files or ()]
+    rules = tuple(rule for each in defined for rule in each["rules"])
+    passes = tuple(own for each in defined for own in each["passes"])
+    taken = {(type(rule), name) for rule in rules for name in rule.names}
     installed = (rule for rule in installed_rules() if not any((type(rule), name) in taken for name in rule.names))
-    return (*installed, *given)
+    registered = {own.name for own in registered_passes()}
+    named = {own.name for own in passes} | registered
+    others = tuple(own for own in installed_passes() if own.name not in named)
+    return Brought(rules=(*installed, *rules), passes=(*others, *(own for own in passes if own.name not in registered)))
 
 
-def _rules_of(path: Path) -> tuple[Rule, ...]:
-    rules = rules_in(_imported(path))
-    if not rules:
+def _defined_in(path: Path) -> Brought:
+    module = _imported(path)
+    defined = Brought(rules=rules_in(module), passes=found_in(module, Pass))
+    if not defined["rules"] and not defined["passes"]:
         raise JfuseError(
             f"{path} defines no rule",
-            expected="functions with @jfuse.fuses, @jfuse.lowers or @jfuse.recovers",
+            expected="functions with @jfuse.fuses, @jfuse.lowers, @jfuse.recovers or @jfuse.rewrites",
             remedy="--import for modules that are to be imported for something else",
         )
-    return rules
+    return defined
 
 
 def _imported(path: Path) -> Any:

@@ -30,8 +30,8 @@ _DIGEST = re.compile(r"const<(?P<dtype>\w+)\[(?P<shape>[\d,]*)\][^>\n]*? (?P<dig
 def diff(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_LIMITS) -> ModelDiff:
     """In what two models differ: signatures, operators, types, options, constants, quantization, metadata.
 
-    a, b: a Model, the path of anything that `load` takes, of a text that `jfuse inspect` printed (`.txt`), or such a
-        text itself. Nothing is run: two models that differ here may answer alike.
+    a, b: a Model or Program, the path of anything that `load` takes, of a text that `jfuse inspect` printed (`.txt`),
+        or such a text itself. Nothing is run: two models that differ here may answer alike.
     unsafe, limits: as `load` has them.
     Takes time in proportion to the size of both. In texts long constants are known by their digest alone, so that how
     far they are apart is not told.
@@ -60,8 +60,9 @@ class _Side:
 
 
 def _side(source: Any, unsafe: bool, limits: Limits) -> _Side:
-    if isinstance(source, Model):
-        return _Side(repr(source), source.program)
+    if isinstance(source, Model | Program):
+        program = source.program if isinstance(source, Model) else source
+        return _Side(repr(source) if isinstance(source, Model) else "a program", program)
     if isinstance(source, str) and is_program(source):
         return _of_text(source, "the text")
     if isinstance(source, str | Path):

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from jfuse.errors import JfuseError, TypeMismatch
 from jfuse.ir.declared_types import derived_types, fits, is_stated
 from jfuse.ir.dims import SymbolNames, same
-from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Eqn, Graph, Var, body_of
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_graphs
 
 
+@body_of("Graph.check")
 def check_graph(graph: Graph, *, types: bool = True) -> None:
     """Raise TypeMismatch where a Var is read before it is bound, bound twice, or has another type than its op gives.
 

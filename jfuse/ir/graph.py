@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from jfuse.ir.array_like import ArrayLike
-from jfuse.ir.quantization import Quantization, array_digest
-from jfuse.ir.types import DType, TensorType
+from jfuse.errors import JfuseError, shown
+from jfuse.ir.atoms import Atom, Const, Var, arrays_of
+from jfuse.ir.types import TensorType
+
+__all__ = (
+    "Atom",
+    "Const",
+    "Eqn",
+    "FileFacts",
+    "Graph",
+    "Moves",
+    "Op",
+    "Operand",
+    "Params",
+    "Product",
+    "Program",
+    "Signature",
+    "Source",
+    "State",
+    "Var",
+    "arrays_of",
+    "body_of",
+)
 
 Params: TypeAlias = Mapping[str, Any]
+Body = TypeVar("Body", bound=Callable[..., Any])
+
+_BODIES: dict[str, Callable[..., Any]] = {}
 
 
-@singledispatch
-def text_of(value: object) -> str:
-    """What `str` gives for an equation, a graph or a program. `ir.text`, which imports this module, registers each."""
-    raise TypeError(f"{type(value).__name__} has no text form")
+def body_of(method: str) -> Callable[[Body], Body]:
+    """Enter the decorated function as the body of a method below, as "Graph.map": a graph imports no rewriter."""
+
+    def register(function: Body) -> Body:
+        _BODIES[method] = function
+        return function
+
+    return register
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,95 +61,6 @@ class Source:
     def __str__(self) -> str:
         path = "/".join((*self.stack, self.node)) if self.node else "/".join(self.stack)
         return f"{path} ({self.op})" if self.op and path else path or self.op
-
-
-@dataclass(frozen=True, eq=False)
-class Var:
-    """A tensor computed at run time. Compared by identity; `name` and `value` are not part of the program's text.
-
-    `value` is what is already known of an integer tensor: an object array of ints and symbolic dimensions.
-    """
-
-    type: TensorType
-    name: str | None = None
-    value: np.ndarray | None = None
-
-    def __repr__(self) -> str:
-        return f"Var({self.type})"
-
-    # For type checkers and rule authors a Var is an array, as jax's tracers are.
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """The shape, with symbolic dimensions where a size is known only at run time."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The element type as NumPy has it, for code written for arrays."""
-        return self.type.dtype.numpy
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions, which is always known."""
-        return self.type.rank
-
-
-@dataclass(frozen=True, eq=False)
-class Const(ArrayLike):
-    """A tensor whose value is known: a NumPy array, possibly memory-mapped or borrowed, never copied or written.
-
-    Rules and NumPy take it as they take the array; it is compared by identity.
-    """
-
-    array: np.ndarray
-    name: str | None = None
-    quantization: Quantization | None = None
-
-    def __repr__(self) -> str:
-        return f"Const({self.type})"
-
-    @cached_property
-    def type(self) -> TensorType:
-        """Shape and dtype of the array, and what its numbers stand for."""
-        return TensorType(self.array.shape, DType.of(self.array.dtype), self.quantization)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the dimensions, all of them ints."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The element type as NumPy has it, for code written for arrays."""
-        return self.type.dtype.numpy
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions; 0 for a scalar."""
-        return self.type.rank
-
-    @property
-    def stored(self) -> np.ndarray:
-        """The elements that a file holds."""
-        return self.array
-
-    @property
-    def memory(self) -> int:
-        """Where the array begins: the same for two views of one, as weights and their transpose are."""
-        return int(self.array.__array_interface__["data"][0])
-
-    @cached_property
-    def digest(self) -> str:
-        """Sixteen hex digits that depend on dtype, shape and contents."""
-        return array_digest(str(replace(self.type, quantization=None)), self.array)
-
-
-Atom: TypeAlias = Var | Const
-
-
-def arrays_of(values: Sequence[Any]) -> list[Any]:
-    """Values with the arrays of Consts in their place, to compute with."""
-    return [value.array if isinstance(value, Const) else value for value in values]
 
 
 @dataclass(frozen=True)
@@ -293,7 +231,7 @@ class Eqn:
         return f"Eqn({self.op.name})"
 
     def __str__(self) -> str:
-        return text_of(self)
+        return str(_BODIES["Eqn.__str__"](self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +248,34 @@ class Graph:
         return f"Graph({self.name}: {len(self.inputs)} inputs, {len(self.eqns)} equations, {len(self.outputs)} outputs)"
 
     def __str__(self) -> str:
-        return text_of(self)
+        return str(_BODIES["Graph.__str__"](self))
+
+    def all_eqns(self) -> Iterator[Eqn]:
+        """Every equation, those of bodies included, outer graphs first; of a shared body once."""
+        yield from _BODIES["Graph.all_eqns"](self)
+
+    def producers(self) -> dict[Var, Eqn]:
+        """The equation that gives each Var; the inputs of the graph are not in it."""
+        producers: dict[Var, Eqn] = _BODIES["Graph.producers"](self)
+        return producers
+
+    def users(self) -> dict[Var, list[Eqn]]:
+        """The equations that read each Var, in order, an equation once for each operand."""
+        users: dict[Var, list[Eqn]] = _BODIES["Graph.users"](self)
+        return users
+
+    def map(self, change: Callable[[Eqn], Any]) -> Graph:
+        """The graph with each equation kept or replaced, bodies included; what nothing reads any more goes.
+
+        change: is called with each equation, operands up to date. It returns None to keep it, else its new result (a
+        tuple where there are several), which calls of `jfuse.ops` record, of the same type.
+        """
+        graph: Graph = _BODIES["Graph.map"](self, change)
+        return graph
+
+    def check(self) -> None:
+        """Raise TypeMismatch where a Var is read before it is bound, bound twice, or of another type than its op's."""
+        _BODIES["Graph.check"](self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,11 +329,12 @@ class FileFacts:
     mapped: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """The signatures of one model. Keys with an equal target share one graph object, signatures share states.
 
     `assumptions` are the equalities of dimensions that were taken for granted, as text ("B1 = B").
+    Programs are equal where their texts are, places in the source aside: constants count by their contents.
     """
 
     signatures: tuple[Signature, ...]
@@ -399,5 +365,33 @@ class Program:
         """Each state that is kept between calls once, in order of first use."""
         return tuple({state.name: state for s in self.signatures for state in s.states}.values())
 
+    def signature(self, key: str | None = None) -> Signature:
+        """The signature of a key; without one the default: `serving_default`, else the first."""
+        table = {s.key: s for s in self.signatures}
+        if key is None and table:
+            key = "serving_default" if "serving_default" in table else next(iter(table))
+        if not isinstance(key, str) or key not in table:
+            raise JfuseError(f"the model has no signature {shown(key)}", expected=f"one of {list(table)}")
+        return table[key]
+
+    def map(self, change: Callable[[Eqn], Any]) -> Program:
+        """The program with each equation of each graph kept or replaced, as `Graph.map` does it."""
+        return self.with_graphs(lambda graph: graph.map(change))
+
+    def check(self) -> None:
+        """Check each graph, as `Graph.check` does it."""
+        for graph in self.entries():
+            graph.check()
+
     def __str__(self) -> str:
-        return text_of(self)
+        return str(_BODIES["Program.__str__"](self))
+
+    @cached_property
+    def _form(self) -> str:
+        return str(_BODIES["Program.form"](self))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Program) and self._form == other._form)
+
+    def __hash__(self) -> int:
+        return hash(self._form)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jfuse.errors import printable
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, text_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, body_of
 from jfuse.ir.literals import format_const, format_known, format_value
 from jfuse.ir.quantization import PRINTED_IN_FULL
 from jfuse.ir.sparse import SparseConst
@@ -20,6 +20,7 @@ from jfuse.ir.walk import all_graphs
 _NAME = re.compile(r"[A-Za-z_][\w.$/:-]*")
 
 
+@body_of("Graph.__str__")
 def format_graph(
     graph: Graph,
     *,
@@ -37,8 +38,12 @@ def format_graph(
     return "\n".join(_Printer(sources, places, known, _shared((graph,))).graph(graph, ""))
 
 
-def format_program(program: Program) -> str:
-    """The assumptions, the states with their initial values, the signatures and each distinct graph once."""
+@body_of("Program.__str__")
+def format_program(program: Program, *, sources: bool = True) -> str:
+    """The assumptions, the states with their initial values, the signatures and each distinct graph once.
+
+    sources: False leaves the comments out.
+    """
     graphs, facts = program.in_file_order(), program.facts
     index = {id(graph): i for i, graph in enumerate(graphs)}
     lines = ["program {"]
@@ -48,12 +53,19 @@ def format_program(program: Program) -> str:
     lines += [f"  {_state(s)} = {format_const(s.initial)}" for s in _all_states(program)]
     lines += [f"  {_signature(s)} = graph {index[id(s.graph)]}" for s in program.signatures]
     lines += [f"  {_signature(s, 'uncalled')} = graph {index[id(s.graph)]}" for s in facts.uncalled]
-    printer = _Printer(True, {}, shared=_shared(graphs))
+    printer = _Printer(sources, {}, shared=_shared(graphs))
     for graph in graphs:
         lines += printer.graph(graph, "  ")
     return "\n".join([*lines, "}"])
 
 
+@body_of("Program.form")
+def _form(program: Program) -> str:
+    """What two equal programs have in common."""
+    return format_program(program, sources=False)
+
+
+@body_of("Eqn.__str__")
 def format_eqn(eqn: Eqn) -> str:
     """One equation without its bodies; the letters are its own."""
     printer = _Printer(True, {})
@@ -203,8 +215,3 @@ def _word(name: str) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-text_of.register(Graph, format_graph)
-text_of.register(Program, format_program)
-text_of.register(Eqn, format_eqn)

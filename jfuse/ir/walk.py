@@ -10,12 +10,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from jfuse.ir.dims import Dim, same, substitute_value
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var, body_of
 from jfuse.ir.types import DType, TensorType
 
 _COPIES = 4  # of what a graph has: below it shared bodies are no matter
 
 
+@body_of("Graph.producers")
 def producers(of: Graph | Iterable[Eqn]) -> dict[Var, Eqn]:
     """The equation of a graph, or of some equations, that binds each Var; inputs are not in it."""
     return {var: eqn for eqn in (of.eqns if isinstance(of, Graph) else of) for var in eqn.outputs}
@@ -28,6 +29,7 @@ def use_counts(graph: Graph) -> Counter[Var]:
     return counts
 
 
+@body_of("Graph.users")
 def users(graph: Graph) -> dict[Var, list[Eqn]]:
     """The equations that read each Var, in order, an equation once for each operand."""
     found: dict[Var, list[Eqn]] = {}
@@ -94,6 +96,7 @@ def _up(graph: Graph, number: Callable[[Graph, Sequence[int]], int], found: Muta
     return found[graph]
 
 
+@body_of("Graph.all_eqns")
 def all_eqns(graph: Graph) -> Iterator[Eqn]:
     """Every equation, those of bodies included, of a shared body once."""
     for inner in all_graphs(graph):

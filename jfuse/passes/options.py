@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.option_values import names_of, need_mapping
@@ -16,13 +16,22 @@ if TYPE_CHECKING:  # the command line has its values and defaults from here befo
     from jfuse.lowering.rules import Rule
     from jfuse.quantization.recipe import Recipe
 
-STATES = ("source", "reset", "keep", "io")
-PADDINGS = (None, "right", "left")
-LOOPS = ("auto", "while", "unroll")
-PREFERENCES = ("auto", "fused", "speed", "size")
-PRECISIONS = ("float32", "source")
-ANY_MACHINE = "any"
-MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
+StateMode: TypeAlias = Literal["source", "reset", "keep", "io"]
+Padding: TypeAlias = Literal["right", "left"]
+Loop: TypeAlias = Literal["auto", "while", "unroll"]
+Preference: TypeAlias = Literal["auto", "fused", "speed", "size"]
+Precision: TypeAlias = Literal["float32", "source"]
+Machine: TypeAlias = Literal["any", "zen4", "zen4-avx2", "emerald-rapids"]
+STATES: tuple[StateMode, ...] = get_args(StateMode)
+PADDINGS: tuple[Padding | None, ...] = (None, *get_args(Padding))
+LOOPS: tuple[Loop, ...] = get_args(Loop)
+PREFERENCES: tuple[Preference, ...] = get_args(Preference)
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+ANY_MACHINE: Machine = "any"
+CostOrder: TypeAlias = Literal["graph", "macs", "weights", "activations", "time"]
+COST_ORDERS: tuple[CostOrder, ...] = get_args(CostOrder)
+"""By what a table of costs may be sorted."""
+MACHINES: tuple[Machine, ...] = get_args(Machine)
 """The processors on which recurrences were measured in each form; before them the choice that is good on all."""
 FUSED = "fused"
 """Among the forms of a recurrence: the operator that TFLite has for it."""
@@ -34,11 +43,11 @@ CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], At
 """The options of a custom operator: the node's attributes (None, True), others, bytes, or what makes them of those."""
 
 
-State: TypeAlias = str | Mapping[str, Sequence[Any]]
+State: TypeAlias = StateMode | Mapping[str, Sequence[Any]]
 """One of STATES, or by name an input and an output of the source that are a state: those are the source's own."""
 
 
-def mode_of(state: State) -> str:
+def mode_of(state: State) -> StateMode:
     """Which of STATES is asked for."""
     return state if isinstance(state, str) else RecurrenceOptions.state
 
@@ -54,11 +63,11 @@ class RecurrenceOptions:
     """
 
     recover: bool = True
-    state: str = "source"
-    padding: str | None = None
-    loop: str = "auto"
-    prefer: str = "auto"
-    machine: str = ANY_MACHINE
+    state: StateMode = "source"
+    padding: Padding | None = None
+    loop: Loop = "auto"
+    prefer: Preference = "auto"
+    machine: Machine = ANY_MACHINE
     forms: Mapping[str, str] = field(default_factory=dict)
     whiles: frozenset[str] | None = None
 
@@ -126,10 +135,10 @@ class LoweringOptions:
     recurrence: RecurrenceOptions = RecurrenceOptions()
     tf_ops: TfOpOptions = TfOpOptions()
     quantization: QuantizationOptions = QuantizationOptions()
-    target: str | Sequence[str] = targets.DEFAULT
+    target: targets.TargetName | Sequence[targets.TargetName] = targets.DEFAULT
     strict: bool = False
     dump_dir: Path | None = None
-    precision: str = "float32"
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         need_choice("precision", self.precision, PRECISIONS)

@@ -1,9 +1,10 @@
-"""The passes in their order, and the runner. This list is the only place where order is decided."""
+"""The passes in their order, with the reason of each place, and the runner. Order is decided nowhere else."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -15,6 +16,7 @@ from jfuse.files import write_atomic
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.states import distinct
+from jfuse.option_values import several
 from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
@@ -35,6 +37,7 @@ from jfuse.passes.legalize.memory_apart import memory_apart
 from jfuse.passes.legalize.promote_loops import promote_loops
 from jfuse.passes.legalize.remade_weights import remade_weights
 from jfuse.passes.outline.target_composites import target_composites
+from jfuse.passes.own import Pass, passes_of, registered_passes
 from jfuse.passes.promises import (
     NO_COMPOSITES,
     NO_DEBUG_METADATA,
@@ -63,7 +66,7 @@ from jfuse.report import Report
 from jfuse.users_code import is_ours, users_code
 
 Of = TypeVar("Of", Graph, Program)
-Pass = Callable[[Graph, Context], Graph]
+GraphPass = Callable[[Graph, Context], Graph]
 
 
 @dataclass(frozen=True)
@@ -71,23 +74,31 @@ class Stage:
     """A pass in the pipeline, with the promise that is checked after it; bindings are always checked.
 
     run: takes and gives a graph, or, `on` the whole program, a program: what signatures take, give and keep may change.
+    why: the reason of its place. own: the user's pass that it runs.
     """
 
     run: Callable[[Any, Context], Any]
     promise: Promise | None = None
     on: Literal["graph", "program"] = "graph"
+    why: str = ""
+    own: Pass | None = None
 
     @property
     def __name__(self) -> str:
-        return getattr(self.run, "__name__", type(self.run).__name__)
+        return getattr(self.run, "__name__", type(self.run).__name__) if self.own is None else self.own.name
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the pass comes with jfuse."""
+        return self.own is None and is_ours(self.run)
 
     @property
     def remedy(self) -> str:
         """What to do about a graph that the pass has spoilt."""
-        return "report this model" if is_ours(self.run) else "mend the pass: it gives a whole graph, of equal results"
+        return "report this model" if self.is_ours else "mend the pass: it gives a whole graph, of equal results"
 
 
-PipelineStep = Pass | Stage
+PipelineStep = GraphPass | Stage
 
 
 def alone(run: Callable[[Of], Of]) -> Callable[[Of, Context], Of]:
@@ -101,54 +112,94 @@ def alone(run: Callable[[Of], Of]) -> Callable[[Of, Context], Of]:
 
 
 PIPELINE: tuple[PipelineStep, ...] = (
-    Stage(callable_on_target, on="program"),  # of what the user gave, before anything that takes time
-    Stage(alone(dense_weights)),  # before plain_numbers, which takes no operator without an op
-    Stage(plain_numbers, on="program"),  # before all passes that reason about what ops compute
-    # before any pass replaces the equations that it describes
-    Stage(drop_debug_metadata, NO_DEBUG_METADATA, on="program"),
-    # before all passes that look for operators: what they look for is spelled in f32, without casts between
-    Stage(compute_in_f32, on="program"),
-    Stage(while_to_scan),  # first of all rewrites: recurrences are looked for in scans only
-    Stage(promote_loops),  # before all passes that read scans: rules speak of f32
-    Stage(alone(fold_selects)),  # before reroll and split_scans, which would take a decided choice for a mask
-    # before reroll, fuse and everything that takes time; after fold_selects, which drops choices
-    Stage(no_lost_ops, on="program"),
-    Stage(alone(reroll)),  # before split_scans: code that spells out step by step is a scan as well
-    # before split_scans and recover: a state of which only the last value is read needs no sequence
-    Stage(alone(last_steps)),
-    # before split_scans, which then leaves the products in the step, and recover; after reroll, which makes scans
-    Stage(alone(projections_inside)),
-    Stage(alone(unpack_states)),  # before split_scans, which would leave results in the packed form
-    Stage(split_scans),  # before recover, which takes a scan for one recurrence
-    # each scan is one recurrence now, and its replacement must take any initial state
-    Stage(apply_state_mode, on="program"),
-    Stage(recover),  # before fuse, which proves and places the proposals of recover
-    Stage(alone(complex_parts)),  # before fuse, which inlines bodies that complex numbers were made of
-    Stage(fuse, NO_COMPOSITES),  # before scan_to_loops, so that only scans that nothing fused become loops of the file
-    Stage(step_by_step),  # before scan_to_loops, which writes the loops; after fuse, which knows other forms
-    Stage(scan_to_loops, NO_SCANS),  # after it every equation is a builtin, or was never a TFLite op
-    Stage(simplify, NOTHING_DEAD),  # needs the whole graph in builtins: peephole rules look at operators of the file
-    # once the operators are known; before legalize_dtypes, which gives types to what it adds
-    Stage(alone(legalize_broadcast)),
-    Stage(legalize_dtypes),  # before custom_operators, whose types are the user's
-    # after simplify and the other passes that choose operators, which know no target
-    Stage(computed_starts),  # before legalize_target, which respells the operators of which it makes zeros
-    Stage(target_composites),  # before legalize_target, which respells what the target lacks
-    Stage(legalize_target),
-    # once operators and types are those of the file, and before custom_operators, which no kernel computes
-    Stage(quantize, on="program"),
-    Stage(remade_weights),  # once the weights have the types of the file
-    # last of the passes that make operators: no rule looks into them
-    Stage(custom_operators, NO_OPAQUE_OPS_LET_IN, on="program"),
-    # before place_states, so that the message speaks of the source's ops and not of writers
-    Stage(only_operators, on="program"),
-    # last that changes what operators do: nothing may reorder around a state's writer
-    Stage(place_states, ONLY_BUILTINS, on="program"),
-    Stage(states_on_target, on="program"),  # once the home of each state is known
-    # results that are inputs, constants or repeated get a tensor of their own
-    Stage(alone(prepare_results), RESULTS_APART, on="program"),
-    Stage(loaded_on_target, on="program"),  # of states and results as the file has them
-    Stage(alone(memory_apart)),  # last: what it looks at is the order of the operators in the file
+    Stage(callable_on_target, on="program", why="of what the user gave, before anything that takes time"),
+    Stage(alone(dense_weights), why="before plain_numbers, which takes no operator without an op"),
+    Stage(plain_numbers, on="program", why="before all passes that reason about what ops compute"),
+    Stage(
+        drop_debug_metadata,
+        NO_DEBUG_METADATA,
+        on="program",
+        why="before any pass replaces the equations that it describes",
+    ),
+    Stage(
+        compute_in_f32,
+        on="program",
+        why="before all passes that look for operators: what they look for is spelled in f32, without casts between",
+    ),
+    Stage(while_to_scan, why="first of all rewrites: recurrences are looked for in scans only"),
+    Stage(promote_loops, why="before all passes that read scans: rules speak of f32"),
+    Stage(alone(fold_selects), why="before reroll and split_scans, which would take a decided choice for a mask"),
+    Stage(
+        no_lost_ops,
+        on="program",
+        why="before reroll, fuse and everything that takes time; after fold_selects, which drops choices",
+    ),
+    Stage(alone(reroll), why="before split_scans: code that spells out step by step is a scan as well"),
+    Stage(
+        alone(last_steps),
+        why="before split_scans and recover: a state of which only the last value is read needs no sequence",
+    ),
+    Stage(
+        alone(projections_inside),
+        why="before recover and split_scans, which leaves the products in the step; after reroll, which makes scans",
+    ),
+    Stage(alone(unpack_states), why="before split_scans, which would leave results in the packed form"),
+    Stage(split_scans, why="before recover, which takes a scan for one recurrence"),
+    Stage(
+        apply_state_mode,
+        on="program",
+        why="each scan is one recurrence now, and its replacement must take any initial state",
+    ),
+    Stage(recover, why="before fuse, which proves and places the proposals of recover"),
+    Stage(alone(complex_parts), why="before fuse, which inlines bodies that complex numbers were made of"),
+    Stage(
+        fuse, NO_COMPOSITES, why="before scan_to_loops, so that only scans that nothing fused become loops of the file"
+    ),
+    Stage(step_by_step, why="before scan_to_loops, which writes the loops; after fuse, which knows other forms"),
+    Stage(scan_to_loops, NO_SCANS, why="after it every equation is a builtin, or was never a TFLite op"),
+    Stage(
+        simplify, NOTHING_DEAD, why="needs the whole graph in builtins: peephole rules look at operators of the file"
+    ),
+    Stage(
+        alone(legalize_broadcast),
+        why="once the operators are known; before legalize_dtypes, which gives types to what it adds",
+    ),
+    Stage(legalize_dtypes, why="before custom_operators, whose types are the user's"),
+    Stage(computed_starts, why="before legalize_target, which respells the operators of which it makes zeros"),
+    Stage(target_composites, why="before legalize_target, which respells what the target lacks"),
+    Stage(legalize_target, why="after simplify and the other passes that choose operators, which know no target"),
+    Stage(
+        quantize,
+        on="program",
+        why="once operators and types are those of the file, and before custom_operators, which no kernel computes",
+    ),
+    Stage(remade_weights, why="once the weights have the types of the file"),
+    Stage(
+        custom_operators,
+        NO_OPAQUE_OPS_LET_IN,
+        on="program",
+        why="last of the passes that make operators: no rule looks into them",
+    ),
+    Stage(
+        only_operators,
+        on="program",
+        why="before place_states, so that the message speaks of the source's ops and not of writers",
+    ),
+    Stage(
+        place_states,
+        ONLY_BUILTINS,
+        on="program",
+        why="last that changes what operators do: nothing may reorder around a state's writer",
+    ),
+    Stage(states_on_target, on="program", why="once the home of each state is known"),
+    Stage(
+        alone(prepare_results),
+        RESULTS_APART,
+        on="program",
+        why="results that are inputs, constants or repeated get a tensor of their own",
+    ),
+    Stage(loaded_on_target, on="program", why="of states and results as the file has them"),
+    Stage(alone(memory_apart), why="last: what it looks at is the order of the operators in the file"),
 )
 
 
@@ -162,12 +213,35 @@ def passes_until(name: str) -> tuple[PipelineStep, ...]:
     return PIPELINE[: STAGES.index(name) + 1]
 
 
-def need_passes(passes: object) -> None:
-    """Raise JfuseError for anything but a tuple of passes, as an option `passes=`."""
-    if not isinstance(passes, tuple) or not all(isinstance(step, Stage) or callable(step) for step in passes):
-        raise JfuseError(
-            "passes= takes a tuple of passes", found=shown(passes), remedy="a part of jfuse.passes.pipeline.PIPELINE"
-        )
+def with_own(passes: Sequence[Pass | Callable[..., Any]] = ()) -> tuple[PipelineStep, ...]:
+    """The pipeline with the passes that this process registered, and further ones, at their places.
+
+    Those for one place run in the order in which they are given. Raises JfuseError for a place that there is not, and
+    for two passes of one name.
+    """
+    steps: list[Stage] = [step if isinstance(step, Stage) else Stage(step) for step in PIPELINE]
+    given = passes_of(several("passes=", passes, "passes"))
+    ends: dict[str, str] = {}  # the last pass behind each place
+    for own in (*registered_passes(), *given):
+        names = [step.__name__ for step in steps]
+        need_choice(f"place of the pass {own.name!r}", own.of, names)
+        if own.name in names:
+            raise JfuseError(f"two passes are named {own.name!r}", remedy="name= of @jfuse.rewrites")
+        where = names.index(ends.get(own.of, own.of) if own.place == "after" else own.of)
+        made = Stage(own.run, on=own.on, why=own.about, own=own)
+        if own.place == "after":
+            steps.insert(where + 1, made)
+            ends[own.of] = own.name
+        elif own.place == "before":
+            steps.insert(where, made)
+        else:
+            steps[where] = replace(made, promise=steps[where].promise)
+    return tuple(steps)
+
+
+def changes_results(passes: Sequence[PipelineStep]) -> bool:
+    """Whether a user's pass among these is meant to compute something else than the source."""
+    return any(isinstance(p, Stage) and p.own is not None and p.own.comparison.changes for p in passes)
 
 
 def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[PipelineStep, ...], tuple[PipelineStep, ...]]:
@@ -238,32 +312,46 @@ def run_pipeline(
 class _Checks:
     """What is checked after a pass: graphs that are not among those `checked` before, with `types` or bindings only.
 
-    before: the passes before it, for the message.
+    before: the passes before it. held: of a user's pass, the promises of these that held before it.
     """
 
     before: tuple[Stage, ...]
     checked: tuple[Graph, ...]
     types: bool
+    held: tuple[Promise, ...] = ()
+
+    def promises(self) -> Iterator[Promise]:
+        """The promises of the passes before it, but that nothing is dead, which any pass may leave for a while."""
+        yield from (p.promise for p in self.before if p.promise not in (None, NOTHING_DEAD))
+
+
+def _hold(promise: Promise, program: Program, ctx: Context) -> bool:
+    return all(promise.broken_by(s.graph, ctx, len(s.states)) is None for s in distinct(program))
 
 
 def _step(step: Stage, program: Program, ctx: Context, checks: _Checks) -> Program:
-    if step.on == "program":
-        program = _result(step, program, ctx)
-        for signature in distinct(program):
-            _check(step, signature.graph, ctx, checks, len(signature.states))
-        return program
+    held = [] if step.own is None else [p for p in checks.promises() if _hold(p, program, ctx)]
+    checks = replace(checks, types=checks.types or step.own is not None, held=tuple(held))
 
-    def changed(graph: Graph) -> Graph:
+    def checked(graph: Graph) -> Graph:
         result = _result(step, graph, ctx)
         _check(step, result, ctx, checks)
         return result
 
-    return program.with_graphs(changed)
+    if step.on == "graph":
+        changed = program.with_graphs(checked)
+    else:
+        changed = _result(step, program, ctx)
+        for signature in distinct(changed):
+            _check(step, signature.graph, ctx, checks, len(signature.states))
+    if step.own is not None:
+        step.own.need_equal(program, changed)
+    return changed
 
 
 def _result(step: Stage, of: Of, ctx: Context) -> Of:
     """What a pass makes of a graph or program; raises JfuseError where it is none."""
-    with nullcontext() if is_ours(step.run) else users_code():
+    with nullcontext() if is_ours(step.run) or step.own is not None else users_code():
         result = step.run(of, ctx)
     if not isinstance(result, type(of)):
         raise JfuseError(
@@ -286,17 +374,20 @@ def _check(step: Stage, result: Graph, ctx: Context, checks: _Checks, states: in
             found=error.found,
             remedy=step.remedy,
         ) from error
-    broken_by = None if step.promise is None else step.promise.broken_by(result, ctx, states)
-    if step.promise is not None and broken_by is not None:
-        raise JfuseError(
-            f"the pass {step.__name__!r} broke its promise (passes before it: {names})",
-            expected=step.promise.text,
-            found=str(broken_by),
-            remedy=step.remedy,
-        )
+    for promise in (*([] if step.promise is None else [step.promise]), *checks.held):
+        broken_by = promise.broken_by(result, ctx, states)
+        if broken_by is not None:
+            whose = "its promise" if promise is step.promise else "a promise of a pass before it"
+            raise JfuseError(
+                f"the pass {step.__name__!r} broke {whose} (passes before it: {names})",
+                expected=promise.text,
+                found=str(broken_by),
+                remedy=step.remedy,
+            )
 
 
 def _dump(folder: Path, number: int, step: PipelineStep, program: Program) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = "\n".join(str(graph) for graph in program.graphs())
-    write_atomic(folder / f"{number:02d}_{step.__name__}.txt", text.encode())
+    name = re.sub(r"[^\w.<>-]", "_", step.__name__)
+    write_atomic(folder / f"{number:02d}_{name}.txt", text.encode())

@@ -1,6 +1,10 @@
 """The names of the recipes. Nothing slow is imported for them."""
 
-NAMES = (
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+RecipeName: TypeAlias = Literal[
     "float16",
     "dynamic",
     "int8_weights",
@@ -12,4 +16,5 @@ NAMES = (
     "int16x8",
     "npu_symmetric",
     "micro",
-)
+]
+NAMES: tuple[RecipeName, ...] = get_args(RecipeName)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
@@ -15,6 +17,7 @@ from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.ir.graph import Const, Eqn, Graph, Signature
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.running.partition import Integers, hosted
 from jfuse.running.runner import untraceable
 from jfuse.settings import own_settings
@@ -40,7 +43,10 @@ class JaxFunction:
     Raises JfuseError where jax cannot trace the graph: result sizes that depend on data, strings.
     """
 
-    def __init__(self, signature: Signature, integers: Integers = "own") -> None:
+    def __init__(
+        self, signature: Signature, integers: Integers = "own", names: Mapping[int, str] | None = None
+    ) -> None:
+        """names: of weights, by the identity of their arrays; those that `named_constants` gives where None."""
         graph = hosted(signature.graph, integers=integers)
         reason = untraceable(graph)
         if reason is not None:
@@ -55,7 +61,10 @@ class JaxFunction:
         self.initial_states = tuple(state.initial.array for state in signature.states)
         self._types = [var.type for var in graph.inputs]
         arrays = large_constants(graph, above=1)
-        self.weights: Mapping[str, np.ndarray] = dict(zip(_names(graph, arrays), arrays, strict=True))
+        if names is None:
+            names = {id(const.array): name for name, const in named_constants(signature.graph).items()}
+        arrays = [array for array in arrays if id(array) in names]
+        self.weights: Mapping[str, np.ndarray] = {names[id(array)]: array for array in arrays}
         self._evaluate = with_constants(graph, arrays)
         self._jitted = jax.jit(self.apply)
 
@@ -75,8 +84,31 @@ class JaxFunction:
         with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self._evaluate([weights[name] for name in self.weights], self._converted(args))
 
+    def jaxpr(self) -> ClosedJaxpr:
+        """The function as jax traces it, for tools that read or transform jaxprs; weights are its constants.
+
+        Open sizes stay open, as those of `jax.export.symbolic_shape` do.
+        """
+        specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in self._types]
+        weights = list(self.weights.values())
+
+        def traced(*args: Any) -> tuple[Any, ...]:
+            return tuple(self._evaluate(weights, args))
+
+        names = [name if name.isidentifier() else f"args_{i}" for i, name in enumerate(self._taken)]
+        if len(set(names)) == len(names):
+            kinds = inspect.Parameter.POSITIONAL_ONLY
+            signature = inspect.Signature([inspect.Parameter(name, kinds) for name in names])
+            traced.__signature__ = signature  # type: ignore[attr-defined]
+        with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            return jax.make_jaxpr(traced)(*specs)
+
+    @property
+    def _taken(self) -> tuple[str, ...]:
+        return (*self.input_names, *self.state_names)
+
     def _converted(self, args: tuple[Any, ...]) -> list[Any]:
-        names = (*self.input_names, *self.state_names)
+        names = self._taken
         if len(args) != len(names):
             raise JfuseError("another number of arguments", expected=", ".join(names), found=len(args))
         with jax.enable_x64(True):
@@ -91,14 +123,22 @@ def _converted(value: Any, wanted: TensorType, name: str) -> Any:
     return jnp.asarray(value, wanted.dtype.numpy)
 
 
-def _names(graph: Graph, arrays: list[np.ndarray]) -> list[str]:
-    """A name for each constant: its own, else the equation's that reads it first."""
-    names, found = Names(), dict[int, str]()
+def named_constants(graph: Graph) -> dict[str, Const]:
+    """The constants of more than one element that stand for real numbers, by name, in the order of their readers.
+
+    A name is the constant's own, else that of the equation that reads it first, and the operand.
+    """
+    names, known = Names(), dict[int, tuple[str, Const]]()
     for eqn in all_eqns(graph):
         for i, atom in enumerate(eqn.inputs):
-            if isinstance(atom, Const) and id(atom.array) not in found:
-                found[id(atom.array)] = atom.name or f"{equation_name(eqn).strip(';')}/{_operand(eqn, i)}"
-    return [names.unique(found[id(array)]) for array in arrays]
+            if isinstance(atom, Const) and _is_real(atom) and id(atom.array) not in known:
+                told = atom.name or f"{equation_name(eqn).strip(';')}/{_operand(eqn, i)}"
+                known[id(atom.array)] = told, atom
+    return {names.unique(told): const for told, const in known.values()}
+
+
+def _is_real(const: Const) -> bool:
+    return const.array.size > 1 and (const.type.dtype.is_float or is_quantized(const.type))
 
 
 def _operand(eqn: Eqn, index: int) -> str:

@@ -32,6 +32,7 @@ from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.compiled_model import interpreter_only
+from jfuse.tflite.targets.names import TargetName
 from jfuse.tuning.result_names import with_result_names
 from jfuse.verification.file_answers import unknown_operators
 from jfuse.verification.file_times import Timing, timed
@@ -47,7 +48,7 @@ _INPUT, _AGAIN = "the file itself", "the file itself, once more"
 def optimize(
     source: str | Path,
     *,
-    target: str | Sequence[str] = LoweringOptions.target,
+    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
     verify: bool = True,
     slower: float = 1.0,
     unsafe: bool = False,
@@ -99,7 +100,7 @@ class _Search:
 
     model: Model
     data: bytes
-    target: str | Sequence[str]
+    target: TargetName | Sequence[TargetName]
     slower: float
     limits: Limits
 
@@ -185,7 +186,7 @@ def operators_in(data: bytes) -> int:
     return sum(model.Subgraphs(i).OperatorsLength() for i in range(model.SubgraphsLength()))
 
 
-def _kept(model: Model, path: Path, target: str | Sequence[str], reasons: list[str]) -> Model:
+def _kept(model: Model, path: Path, target: TargetName | Sequence[TargetName], reasons: list[str]) -> Model:
     """The file as it is, and which targets do not take it."""
     data = bytes(read_file(path)[0])
     report = replace(model.report, size_bytes=len(data), operators=operator_counts(model.program.graphs()))

@@ -18,11 +18,19 @@ from jfuse.lowered_model import lower
 from jfuse.model import Model
 from jfuse.option_values import path_of, real, several
 from jfuse.passes.context import OnStage
-from jfuse.passes.options import FUSED, LoweringOptions, RecurrenceOptions
+from jfuse.passes.options import (
+    FUSED,
+    Loop,
+    LoweringOptions,
+    Padding,
+    RecurrenceOptions,
+    State,
+)
 from jfuse.report import Report, Tuned
 from jfuse.running.loaded_file import asked
 from jfuse.running.programs.device import Device
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.names import TargetName
 from jfuse.tuning.benchmark_output import benchmark_times
 from jfuse.verification.file_times import SECONDS, timed
 
@@ -39,9 +47,10 @@ def tune(
     shapes: Mapping[str, Sequence[int | None]] | None = None,
     batch: int | None = None,
     signatures: Sequence[str] | None = None,
-    state: str = RecurrenceOptions.state,
-    padding: str | None = RecurrenceOptions.padding,
-    target: str | Sequence[str] = LoweringOptions.target,
+    state: State = RecurrenceOptions.state,
+    padding: Padding | None = RecurrenceOptions.padding,
+    loop: Loop = RecurrenceOptions.loop,
+    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
     timings: Sequence[str | Path] = (),
     candidates: str | Path | None = None,
     device: str | None = None,
@@ -55,7 +64,7 @@ def tune(
     Each form of one recurrence at a time is written and the whole file timed in LiteRT on this machine, in a process of
     its own, beside the others: they take turns. `report.tuned` has the times.
 
-    source, shapes, batch, signatures, unsafe: as in `load`. state, padding, target: as in `lower`.
+    source, shapes, batch, signatures, unsafe: as in `load`. state, padding, loop, target: as in `lower`.
     candidates: a folder; the files that are timed are written there, to be timed on a device.
     timings: files with what LiteRT's benchmark_model printed on a device for these candidates, instead of timing here.
     device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed
@@ -72,7 +81,7 @@ def tune(
     folder = None if candidates is None else path_of("candidates=", candidates)
     on_stage("import")
     model = load(source, shapes=shapes, batch=batch, signatures=signatures, unsafe=unsafe)
-    tuning = _Tuning(model, {"state": state, "padding": padding, "target": target}, on_stage)
+    tuning = _Tuning(model, {"state": state, "padding": padding, "loop": loop, "target": target}, on_stage)
     files = tuning.files
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from jfuse.errors import JfuseError, shown
 from jfuse.option_values import LARGEST_SIZE, names_of, path_of, real, whole
 
-EDGES = ("none", "finite", "nan")
+Edges: TypeAlias = Literal["none", "finite", "nan"]
+Infinite: TypeAlias = Literal["infinite"]
+EDGES: tuple[Edges, ...] = get_args(Edges)
 
 
 def _each(sizes: Any) -> Sequence[Mapping[str, int]]:
@@ -32,7 +34,7 @@ class SamplingOptions:
     inputs: Any = None
     sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None
     signatures: Sequence[str] | None = None
-    edges: str = "finite"
+    edges: Edges | Infinite = "finite"
     empty: bool = False
 
     def __post_init__(self) -> None:

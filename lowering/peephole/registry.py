@@ -96,18 +96,23 @@ def peephole(*patterns: Callable[..., Any]) -> Callable[[Callable[..., Any]], Pa
     """
 
     def register(function: Callable[..., Any]) -> PatternRule:
-        by_op: dict[Any, list[Made]] = {}
-        for spelled in patterns:
-            made = traced(spelled)
-            _check_names(function, made[0].names())
-            for order in made:
-                for op in order.ops:
-                    by_op.setdefault(op, []).append(order)
-        names = tuple(inspect.signature(function).parameters)[1:]
-        _RULES.append(rule := PatternRule(tuple(by_op), by_op, function, names))
+        _RULES.append(rule := pattern_rule(function, patterns))
         return rule
 
     return register
+
+
+def pattern_rule(function: Callable[..., Any], patterns: Sequence[Callable[..., Any]]) -> PatternRule:
+    """The rule of a function and its patterns; raises RuleError where one does not bind what the function takes."""
+    by_op: dict[Any, list[Made]] = {}
+    for spelled in patterns:
+        made = traced(spelled)
+        _check_names(function, made[0].names())
+        for order in made:
+            for op in order.ops:
+                by_op.setdefault(op, []).append(order)
+    names = tuple(inspect.signature(function).parameters)[1:]
+    return PatternRule(tuple(by_op), by_op, function, names)
 
 
 def peephole_walk(*ops: TflOp) -> Callable[[PeepholeRule], WalkRule]:

@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 import jfuse
 from jfuse.benchmark import one_conversion
 from jfuse.benchmark.charts import charts
-from jfuse.benchmark.operator_times import operator_times
 from jfuse.benchmark.page import benchmark_page
 from jfuse.benchmark.picture import benchmark_picture, write_benchmark_picture
-from jfuse.benchmark.result import Benchmark, BenchRow, Latency, OperatorTime, to_json
+from jfuse.benchmark.result import Benchmark, BenchRow, Latency, to_json
 from jfuse.cli import app as cli
 from jfuse.errors import JfuseError
 from jfuse.frontends.example_model import export_example
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
+from jfuse.programs.operator_times import OperatorTime, operator_times
 from jfuse.reports.bars import COLOURS, Bar, BarGroup, bar_chart
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import KEY, f32, program
@@ -221,8 +221,9 @@ def test_a_convolution_as_the_official_converter_has_it(tmp_path: Path) -> None:
     keras.utils.set_random_seed(0)
     path = tmp_path / "cnn.keras"
     keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()]).save(path)
-    result = jfuse.bench(path, batch=2, threads=[1], seconds=0.01, profile=False)
-    assert [row.name for row in result.rows] == ["jfuse", "official converter", "XLA"]
+    result = jfuse.bench(path, batch=2, quantize="int8", threads=[1], seconds=0.01, profile=False)
+    assert [row.name for row in result.rows] == ["jfuse", "jfuse, int8", "official converter", "XLA"]
+    assert "QUANTIZE" in result.row("jfuse, int8").operators
     official = result.row("official converter")
     assert official.error == ""
     assert official.difference is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -126,8 +127,41 @@ def test_inspect_as_tables(run: Run, demo: tuple[Path, str]) -> None:
     done = run("inspect", demo[0] / "lstm_classifier.tflite", "--table")
     assert done.exit_code == 0, done.output
     assert re.search(r"serving_default +input +\S+ +f32\[", done.output)
-    assert re.search(r"unidirectional_sequence_lstm +1 +[1-9][\d,]*$", done.output, re.MULTILINE)
-    assert " = " not in done.output
+    assert re.search(
+        r"UNIDIRECTIONAL_SEQUENCE_LSTM +1 +[1-9][\d,]* +[1-9][\d,]* +[1-9][\d,]*$", done.output, re.MULTILINE
+    )
+    assert " = while" not in done.output
+
+
+def test_a_source_is_quantized_with_sizes_and_labelled_data(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    of = jfuse.load(demo[0] / "lstm_classifier.tflite").signature()
+    (name,), steps = of.input_names, [int(d) for d in of.graph.inputs[0].type.shape[1:]]
+    x = np.random.default_rng(0).standard_normal((8, *steps)).astype(np.float32)
+    arrays: dict[str, Any] = {name: x, "label": np.zeros(8, np.int64)}
+    np.savez(tmp_path / "data.npz", **arrays)
+    words = ("-o", tmp_path / "small.tflite", "--recipe", "int8", "--calibration", tmp_path / "data.npz")
+    sizes = ("--batch", "1", "--shape", f"{name}=1,?,?")
+    source = demo[0] / "lstm_classifier"
+    refused = run("quantize", source, *words, *sizes)
+    assert refused.exit_code == 1
+    assert "label" in refused.output
+    done = run("quantize", source, *words, *sizes, "--labels-key", "label", "--import", "json")
+    assert done.exit_code == 0, done.output
+    assert jfuse.load(tmp_path / "small.tflite").program.signatures[0].graph.inputs[0].type.is_static
+    wrong = run("quantize", source, *words, "--labels-key", "nothing")
+    assert wrong.exit_code == 1
+    assert "no array 'nothing'" in wrong.output
+
+
+def test_costs_are_sorted_measured_and_written(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    file, words = demo[0] / "lstm_classifier.tflite", ("--by", "operator", "--sort", "weights", "--measure")
+    done = run("inspect", file, "--table", *words, "--json", tmp_path / "cost.json")
+    assert done.exit_code == 0, done.output
+    cost, *_ = json.loads((tmp_path / "cost.json").read_text())["signatures"]
+    assert cost["macs"] == sum(row["macs"] for row in cost["operators"]) > 0
+    assert any(row["us"] for row in cost["operators"])
+    assert done.output.index("UNIDIRECTIONAL") < done.output.index("FULLY_CONNECTED")
+    assert run("inspect", file, "--table", "--sort", "names").exit_code == 2
 
 
 def test_inspect_of_a_source_shows_the_loop(run: Run, demo: tuple[Path, str]) -> None:

@@ -21,7 +21,6 @@ from jfuse.cli import app as cli
 COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
 NO_JSON = {
     "demo": "an example to look at",
-    "inspect": "its result is the text of the model",
 }
 FORMATS = {
     "convert": ("jfuse.verification", ["{model}", "-o", "{out}"]),
@@ -36,8 +35,10 @@ FORMATS = {
     "bench": ("jfuse.benchmark", ["{model}", "--threads", "1", "--seconds", "0.01"]),
     "ops": ("jfuse.ops", ["Relu"]),
     "rules": ("jfuse.rules", []),
+    "passes": ("jfuse.passes", []),
+    "inspect": ("jfuse.cost", ["{model}"]),
 }
-QUICK = {"check", "diff", "explain", "ops", "quantize", "rules"}
+QUICK = {"check", "diff", "explain", "inspect", "ops", "passes", "quantize", "rules"}
 
 
 def options_of(command: str) -> set[str]:
@@ -100,6 +101,9 @@ def completed(shell: str, line: str) -> list[str]:
 def test_a_shell_completes_commands_and_options() -> None:
     assert completed("bash", "jfuse con") == ["convert"]
     assert set(completed("bash", "jfuse convert --qu")) == {"--quantize", "--quiet"}
+    assert completed("bash", "jfuse convert --loop un") == ["unroll"]
+    assert completed("bash", "jfuse convert --target cm") == ["cmsis-nn"]
+    assert completed("bash", "jfuse quantize --recipe int16") == ["int16x8"]
 
 
 def test_the_script_of_a_shell_is_shown() -> None:

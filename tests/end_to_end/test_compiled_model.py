@@ -37,7 +37,7 @@ def lstm(*, units: int = 5, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("recipe", ["int8", pytest.param("int16x8", marks=pytest.mark.slow)])
-def test_integers_are_not_refused(recipe: str) -> None:
+def test_integers_are_not_refused(recipe: Any) -> None:
     lite = jfuse.convert(lstm(), target="compiled-model", quantize=recipe, calibration="random", verify=False)
     assert not any("lstm" in q.op for q in lite.report.quantized)
     assert not [q for q in lite.report.quantized if q.form == "float"]
@@ -64,7 +64,7 @@ def test_a_file_for_interpreter_alone_says_so_and_can_be_mended(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", ["keep", "io"])
-def test_states_go_on(state: str) -> None:
+def test_states_go_on(state: Any) -> None:
     model = lstm(return_sequences=True)
     lite = jfuse.convert(model, target="compiled-model", state=state, verify=False)
     (signature,) = lite.program.signatures

@@ -34,7 +34,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "target"), CASES)
-def test_a_file_for_the_target_answers_alike(name: str, target: str) -> None:
+def test_a_file_for_the_target_answers_alike(name: str, target: Any) -> None:
     shape, build = MODELS[name]
     model = awake(keras.Sequential([keras.Input(batch_shape=shape), *build()]))
     if (name, target) == ("stateful", "litert-gpu"):  # no GPU delegate keeps anything from call to call

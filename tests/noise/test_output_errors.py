@@ -42,7 +42,7 @@ def _errors(model: Model, source: Any, samples: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("recipe", ["int16x8", "int8_weights", "int4_weights"])
-def test_outputs_are_right_on_average(samples: np.ndarray, recipe: str) -> None:
+def test_outputs_are_right_on_average(samples: np.ndarray, recipe: Any) -> None:
     source = _pooled()
     calibration, others = samples[:CALLS], samples[CALLS:]
     with_data = jfuse.convert(source, quantize=recipe, calibration=calibration, verify=False)

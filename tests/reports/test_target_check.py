@@ -11,6 +11,7 @@ import jfuse
 from jfuse.kernels import ops
 from jfuse.running.ethos import has_ethos
 from jfuse.running.micro import has_micro
+from jfuse.tflite.targets.names import Target
 from jfuse.tflite.write.file import to_bytes
 from tests.corpus import quantized
 from tests.tflite.programs import BATCH, f32, program
@@ -85,11 +86,12 @@ def test_variables_are_operators_of_the_file(tmp_path: Path) -> None:
     from tests.tflite.write.test_states import SWAP
 
     (tmp_path / "swap.tflite").write_bytes(to_bytes(SWAP))
-    for target, variables, additions in (
+    rows: list[tuple[Target, str, str]] = [
         ("google-tensor", "CPU", "NPU or GPU"),
         ("litert-gpu", "refused", "NPU or GPU"),
         ("tflite-micro", "runs", "runs"),
-    ):
+    ]
+    for target, variables, additions in rows:
         found = {o.builtin: o for o in jfuse.check(tmp_path / "swap.tflite", target).operators}
         assert (found["VAR_HANDLE"].where, found["ADD"].where) == (variables, additions)
 

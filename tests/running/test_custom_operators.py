@@ -74,7 +74,7 @@ def test_it_runs_and_verifies(known: tuple[keras.Model, Path]) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["dynamic", "int8"])
-def test_the_rest_is_quantized_and_measured(known: tuple[keras.Model, Path], recipe: str) -> None:
+def test_the_rest_is_quantized_and_measured(known: tuple[keras.Model, Path], recipe: Any) -> None:
     lite = jfuse.quantize(known[1], recipe, CALLS if recipe == "int8" else None)
     (noise,) = lite.report.noise  # without XNNPACK it does not run
     assert noise.snr_db > 30
@@ -88,7 +88,7 @@ def test_a_gpu_has_some(known: tuple[keras.Model, Path], unknown: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["float16", "int8"])
-def test_an_unknown_one_stops_nothing_else(unknown: Path, recipe: str) -> None:
+def test_an_unknown_one_stops_nothing_else(unknown: Path, recipe: Any) -> None:
     lite = jfuse.quantize(unknown, recipe, CALLS if recipe == "int8" else None)
     quantized = [line for line in lite.report.quantized if "float" not in str(line).split(":")[0]]
     assert quantized

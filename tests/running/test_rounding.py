@@ -36,7 +36,7 @@ def recurrent(x: Any) -> Any:
     return ops.unidirectional_sequence_lstm(*operands, fused_activation_function="TANH", time_major=False)[0]
 
 
-def in_integers(net: Callable[[Any], Any], recipe: str = "int8", **options: Any) -> Model:
+def in_integers(net: Callable[[Any], Any], recipe: Any = "int8", **options: Any) -> Model:
     chosen = {"prefer": "fused", **options}  # the operators as they are
     return jfuse.quantize(Model(program_of(net, X)), recipe, SAMPLES, verify=False, **chosen)
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from jfuse.errors import ImportFailed, JfuseError, LowerError, shown
 from jfuse.frontends.argument_names import named_leaves, path_name
@@ -138,11 +139,26 @@ def exported_signature(key: str, exported: Any) -> JaxSignature:
     return JaxSignature(key, exported.call, inputs, exported.in_tree, read, name=str(exported.fun_name))
 
 
+def jaxpr_signature(key: str, closed: ClosedJaxpr) -> JaxSignature:
+    """The signature of a jaxpr: what it takes has the names of the traced function's parameters, else args_0 and so on.
+
+    Results are output_0 and so on.
+    """
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in closed.in_avals]
+    told = getattr(closed.jaxpr.debug_info, "arg_names", None) or ()
+    names = [name if name and name.isidentifier() else f"args_{i}" for i, name in enumerate(told)]
+    if len(set(names)) != len(specs):
+        names = [f"args_{i}" for i in range(len(specs))]
+    inputs = {name: _type(name, spec) for name, spec in zip(names, specs, strict=True)}
+    structure = jax.tree_util.tree_structure((tuple(specs), {}))
+    return JaxSignature(key, jaxpr_as_fun(closed), inputs, structure)
+
+
 def is_jax_source(source: Any, selection: Selection) -> bool:
-    """Whether this is a function of jax arrays, or a mapping of such, with what it takes."""
+    """Whether this is a function of jax arrays, a jaxpr, or a mapping of functions, with what it takes."""
     if isinstance(source, Mapping):
         return bool(source) and all(is_jax_function(f) or is_exported(f) for f in source.values())
-    if is_exported(source):
+    if is_exported(source) or isinstance(source, ClosedJaxpr):
         return True
     return is_jax_function(source) and (selection.specs is not None or hasattr(source, "input_signature"))
 
@@ -163,6 +179,10 @@ def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
     if missing:
         raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {list(parts)}")
     chosen = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
+    if isinstance(source, ClosedJaxpr):
+        if specs is not None or selection.params is not None or selection.mutable is not None:
+            raise ImportFailed("specs=, params= and mutable= are of functions: a jaxpr states what it takes")
+        return [jaxpr_signature(key, part) for key, part in chosen.items()]
     if all(map(is_exported, parts.values())):
         if specs is not None or selection.params is not None or selection.mutable is not None:
             raise ImportFailed("specs=, params= and mutable= are of functions: what jax.export made states its own")

@@ -13,10 +13,10 @@ import numpy as np
 from jfuse.ir.evaluate import with_constants
 from jfuse.ir.graph import Const, Signature
 from jfuse.ir.walk import retype
+from jfuse.quantization.real_graph import Activations, RealSignature, Weight, real_signature
 from jfuse.running.over_samples import OverSamples, samples_at_once
 from jfuse.running.partition import hosted
 from jfuse.running.runner import Runner, untraceable
-from jfuse.verification.quantized.real_graph import Activations, RealSignature, Weight, real_signature
 from jfuse.verification.subject import Arrays
 
 

@@ -77,7 +77,7 @@ def wanted(module: Any, calls: list[list[np.ndarray]], mode: str) -> list[np.nda
 @pytest.mark.parametrize(
     "name", [n if n in ("ring", "layers") else pytest.param(n, marks=pytest.mark.slow) for n in CASES]
 )
-def test_calls_in_a_row(name: str, mode: str) -> None:
+def test_calls_in_a_row(name: str, mode: Any) -> None:
     make, specs, draw = CASES[name]
     module = make().eval()
     before = copy.deepcopy(module.state_dict(keep_vars=True))

@@ -65,7 +65,7 @@ def test_states_that_a_module_takes_and_returns_are_kept() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["keep", "io"])
-def test_what_layers_carry_is_kept_or_given(mode: str) -> None:
+def test_what_layers_carry_is_kept_or_given(mode: Any) -> None:
     torch.manual_seed(0)
     module = FromZeros().eval()
     result = jfuse.convert(module, [f32(2 if mode == "keep" else None, None, 5)], state=mode)

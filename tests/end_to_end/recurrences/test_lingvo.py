@@ -89,7 +89,7 @@ def test_paddings_of_zeros_in_every_step_are_no_masks(cell: Lingvo, batch: int |
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_paddings_that_are_inputs_need_the_promise(side: str) -> None:
+def test_paddings_that_are_inputs_need_the_promise(side: Any) -> None:
     """With a cap and a layer norm; without the promise the padding is the reason, and the option the remedy."""
     source = padded(Lingvo(norm=True, cap=0.5), last_c=False)
     if side == "right":
@@ -110,7 +110,7 @@ def test_paddings_that_are_inputs_need_the_promise(side: str) -> None:
     ],
     ids=["open_batch", "fixed_batch", "coupled"],
 )
-def test_the_last_cell_state_behind_paddings_and_layer_norms(cell: Lingvo, batch: int | None, side: str) -> None:
+def test_the_last_cell_state_behind_paddings_and_layer_norms(cell: Lingvo, batch: int | None, side: Any) -> None:
     lite = jfuse.convert(padded(cell, batch), verify=False, padding=side)
     assert lite.report.operators["unidirectional_sequence_lstm"] == 2
     assert lite.report.refused == []
@@ -118,7 +118,7 @@ def test_the_last_cell_state_behind_paddings_and_layer_norms(cell: Lingvo, batch
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_states_that_paddings_blend_need_the_promise_of_zeros_and_ones(side: str) -> None:
+def test_states_that_paddings_blend_need_the_promise_of_zeros_and_ones(side: Any) -> None:
     source = padded(Lingvo(blends=True, cap=0.5, asserts=False))
     if side == "right":
         refused = jfuse.convert(source, verify=False)
@@ -284,7 +284,7 @@ def test_a_step_in_a_loop_that_is_no_lstm_keeps_its_plain_ops(loop: str) -> None
 
 
 @pytest.mark.parametrize(("side", "batch"), [("right", 3), ("left", 3), ("right", None)])
-def test_a_promise_is_about_where_the_padding_stands(side: str, batch: int | None) -> None:
+def test_a_promise_is_about_where_the_padding_stands(side: Any, batch: int | None) -> None:
     """lingvo's paddings are 1 where a step does not count, other masks where it does.
 
     The operator clips c in steps that do not count, too: the states start from zeros, in an open batch as well.

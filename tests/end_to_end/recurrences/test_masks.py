@@ -126,7 +126,7 @@ ROWS: dict[str, Callable[..., Any]] = {"slice": lambda x, t, old: old[t], "row":
 
 
 @pytest.mark.parametrize(("side", "read"), [("right", "slice"), ("left", "slice"), ("right", "row")])
-def test_paddings_may_have_an_open_length_of_their_own(side: str, read: str) -> None:
+def test_paddings_may_have_an_open_length_of_their_own(side: Any, read: str) -> None:
     """What the loop reads at its counter stands within them, or TensorFlow fails."""
 
     def draw(seed: int) -> dict[str, np.ndarray]:

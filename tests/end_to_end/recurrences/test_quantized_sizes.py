@@ -28,7 +28,7 @@ def gru() -> Any:
 
 
 @pytest.mark.parametrize("recipe", ["dynamic", "float16", "int8"])
-def test_a_while_of_a_file_stays(gru: Any, tmp_path: Path, recipe: str) -> None:
+def test_a_while_of_a_file_stays(gru: Any, tmp_path: Path, recipe: Any) -> None:
     jfuse.convert(gru, loop="while", verify=False).save(tmp_path / "while.tflite")
     lite = jfuse.quantize(tmp_path / "while.tflite", recipe, SAMPLES if recipe == "int8" else None)
     assert lite.report.operators["while"] == 1
@@ -74,7 +74,7 @@ def test_steps_that_a_file_writes_out_stay(gru: Any, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_integers_are_no_larger_than_floats(layer: Any, recipe: str, operator: str) -> None:
+def test_integers_are_no_larger_than_floats(layer: Any, recipe: Any, operator: str) -> None:
     lite = jfuse.convert(model_of(layer()), quantize=recipe, calibration=SAMPLES)
     assert lite.size_bytes <= lite.unquantized.size_bytes  # type: ignore[union-attr]
     assert lite.report.operators[operator] == 1

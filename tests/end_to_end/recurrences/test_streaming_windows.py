@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import jfuse
 from jfuse.measure import relative_error
+from jfuse.passes.options import StateMode
 from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.recurrences.test_streaming import stems
 from tests.models.keras_libraries import LIBRARIES
@@ -168,7 +169,7 @@ def in_pieces(result: jfuse.Model, x: np.ndarray, cuts: Sequence[int]) -> list[n
 
 
 @pytest.mark.parametrize(("row", "state", "steps"), _rows())
-def test_pieces_answer_as_the_whole(row: Row, state: str, steps: int | None) -> None:
+def test_pieces_answer_as_the_whole(row: Row, state: Any, steps: int | None) -> None:
     model = awake(model_of(row.build, steps))
     result = jfuse.convert(model, state=state)
     assert stems([kept.name for kept in result.report.kept]) == list(row.kept)
@@ -258,7 +259,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], int | None, str]] = {
 @pytest.mark.parametrize("name", every_other(REFUSED))
 def test_what_mixes_steps_is_refused(name: str) -> None:
     build, steps, reason = REFUSED[name]
-    state = "io" if name in ("bidirectional", "attention", "strides") else "keep"
+    state: StateMode = "io" if name in ("bidirectional", "attention", "strides") else "keep"
     with pytest.raises(jfuse.LowerError) as caught:
         jfuse.convert(model_of(build, steps), state=state)
     text = str(caught.value)

@@ -65,7 +65,7 @@ def test_states_that_a_function_takes_and_returns_are_kept() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["keep", "io"])
-def test_what_scans_carry_is_kept_or_given(mode: str) -> None:
+def test_what_scans_carry_is_kept_or_given(mode: Any) -> None:
     batch, time = jax.export.symbolic_shape("batch, time")
     result = jfuse.convert(from_zeros, [f32(2 if mode == "keep" else batch, time, 5)], state=mode)
     wanted = from_zeros(sequence())

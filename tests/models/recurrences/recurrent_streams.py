@@ -26,7 +26,7 @@ class Stream:
 
     name: str
     build: Callable[[int | None, int | None], Any]
-    state: str
+    state: Any
     fused: Mapping[str, int] = field(default_factory=dict)
     pieces: Sequence[int] = (4, 4, 4)
     batch: int | None = 2

@@ -165,7 +165,7 @@ def test_the_report_says_what_the_preference_would_choose(layer: str, is_kept: b
 
 def test_other_preferences_are_errors() -> None:
     with pytest.raises(JfuseError, match="no prefer 'small'"):
-        jfuse.convert(KerasLstm(batch=1).build(), prefer="small")
+        jfuse.convert(KerasLstm(batch=1).build(), prefer="small")  # type: ignore[arg-type]
 
 
 def dense(x: Any) -> Any:

@@ -30,7 +30,7 @@ def saved(folder: Path, spec: Any, *, same: bool) -> Path:
 
 
 @pytest.mark.parametrize("target", ["tflite-micro", "cmsis-nn", "ethos-u55"])
-def test_equal_signatures_are_one(target: str, tmp_path: Path) -> None:
+def test_equal_signatures_are_one(target: Any, tmp_path: Path) -> None:
     result = jfuse.convert(saved(tmp_path, OPEN, same=True), target=target, batch=2, verify=False)
     assert list(result.signatures) == ["serving_default"]
     assert "the signature 'serve' is the same as 'serving_default', which the file has" in result.report.notes

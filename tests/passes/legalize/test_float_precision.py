@@ -70,7 +70,7 @@ def test_the_precision_of_the_source() -> None:
     assert result.report.operators["cast"] > 2
     assert narrowest_computed(result.program) is DType.f16
     with pytest.raises(jfuse.JfuseError, match="precision"):
-        jfuse.convert(built("mixed_float16", *STACKS["norm"]), precision="half")
+        jfuse.convert(built("mixed_float16", *STACKS["norm"]), precision="half")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("recipe", [None, "micro"])

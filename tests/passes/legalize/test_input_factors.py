@@ -84,7 +84,7 @@ def _branches(x: Any, *, moved: bool) -> Any:
 
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize(("recipe", "least"), [("int8", 26), ("int16x8", 36), ("dynamic", 34)])
-def test_a_norm_behind_a_join(recipe: str, least: float, moved: bool) -> None:
+def test_a_norm_behind_a_join(recipe: Any, least: float, moved: bool) -> None:
     """Its factors go back into the branches, where these are products, and stay a MUL otherwise."""
     calls = [{"x0": drawn(1, 48, seed=seed)} for seed in range(96)]
     source = Model(program_of(lambda x: _branches(x, moved=moved), ROW))

@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("recipe", "share", "least"), [("dynamic", 0.62, 30), ("int8_weights", 0.62, 35), ("int4_weights", 0.4, 12)]
 )
-def test_a_file_of_halves(file: Path, recipe: str, share: float, least: float) -> None:
+def test_a_file_of_halves(file: Path, recipe: Any, share: float, least: float) -> None:
     """Weights of any size have few bits; those below the least size stay in f16."""
     before = file.stat().st_size
     lite = jfuse.quantize(file, recipe)

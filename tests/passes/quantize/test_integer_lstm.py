@@ -44,7 +44,11 @@ def draw(seed: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def in_integers(
-    stack: list[Any], shape: tuple[int, ...], batch: int | None, recipe: str | jfuse.Recipe = "int8", **options: Any
+    stack: list[Any],
+    shape: tuple[int, ...],
+    batch: int | None,
+    recipe: Any = "int8",
+    **options: Any,
 ) -> tuple[Any, Any]:
     """The Keras model, awake, and its file with the operator of integers."""
     model = awake(keras.Sequential([keras.Input(shape[1:], batch_size=batch), *stack]))
@@ -165,7 +169,7 @@ def test_arms_compiler_places_sixteen_bits_on_the_npu() -> None:
     "layer", [lambda: layers.Bidirectional(layers.LSTM(6)), lambda: layers.GRU(6)], ids=["2", "gru"]
 )
 @pytest.mark.parametrize("target", ["ethos-u55", "ethos-u85"])
-def test_arms_compiler_places_other_recurrences_on_the_npu(layer: Any, target: str) -> None:
+def test_arms_compiler_places_other_recurrences_on_the_npu(layer: Any, target: Any) -> None:
     pytest.importorskip("ethosu")
     recipe = jfuse.Recipe.named("int8", inputs="int8", outputs="int8")
     _, lite = in_integers([layer(), layers.Dense(3)], (1, 6, 8), 1, recipe, target=target)
@@ -294,7 +298,7 @@ def test_gates_that_would_wrap_around_stay_float() -> None:
 
 
 @pytest.mark.parametrize("state", ["source", pytest.param("keep", marks=pytest.mark.slow)])
-def test_states_go_on_in_integers(state: str) -> None:
+def test_states_go_on_in_integers(state: Any) -> None:
     """In the operator's own tensors; in pieces of a stream the answers are those of the whole sequence."""
     runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
     layer = layers.LSTM(16, stateful=state == "source", return_sequences=True)

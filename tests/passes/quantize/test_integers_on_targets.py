@@ -23,7 +23,7 @@ def _of(function: Callable[[Any], Any]) -> Any:
 
 @pytest.mark.parametrize("approximate", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("recipe", ["int8", pytest.param("int16x8", marks=pytest.mark.slow)])
-def test_gelu_for_microcontrollers_is_held_to_its_noise(approximate: bool, recipe: str) -> None:
+def test_gelu_for_microcontrollers_is_held_to_its_noise(approximate: bool, recipe: Any) -> None:
     gelu = _of(lambda x: tf.nn.gelu(x, approximate=approximate))
     lite = jfuse.convert(gelu, target="tflite-micro", quantize=recipe, calibration=CALLS)
     assert "gelu" not in names_of(lite.program)
@@ -41,7 +41,7 @@ def test_gelu_for_microcontrollers_is_held_to_its_noise(approximate: bool, recip
         (lambda x: tf.sqrt(tf.abs(x) + 1), "sqrt", "litert>=2.14"),
     ],
 )
-def test_what_an_old_runtime_has_in_floats_alone_stays_float(function: Any, name: str, target: str) -> None:
+def test_what_an_old_runtime_has_in_floats_alone_stays_float(function: Any, name: str, target: Any) -> None:
     old, new = (
         jfuse.convert(_of(function), target=t, quantize="int8", calibration=CALLS, verify=False)
         for t in (target, "litert")

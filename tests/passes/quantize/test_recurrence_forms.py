@@ -100,7 +100,7 @@ def test_the_operator_where_it_is_asked_for(options: dict[str, Any], activations
 
 
 @pytest.mark.parametrize("recipe", ["int8", pytest.param("dynamic", marks=pytest.mark.slow)])
-def test_an_operator_of_a_file(large: Any, tmp_path: Path, recipe: str) -> None:
+def test_an_operator_of_a_file(large: Any, tmp_path: Path, recipe: Any) -> None:
     """Its loops stay in their form; what is one operator has none, and its state goes with it."""
     jfuse.lower(jfuse.load(large)).save(tmp_path / "float.tflite")
     data = SAMPLES if recipe == "int8" else None

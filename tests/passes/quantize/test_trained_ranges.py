@@ -188,7 +188,7 @@ def test_a_recurrence_fuses_around_its_ranges() -> None:
 @pytest.mark.parametrize(
     ("recipe", "terms"), [("dynamic", 64), ("dynamic", 520), pytest.param("int8", 800, marks=pytest.mark.slow)]
 )
-def test_the_integers_of_a_quantized_keras_model_are_those_of_the_file(recipe: str, terms: int) -> None:
+def test_the_integers_of_a_quantized_keras_model_are_those_of_the_file(recipe: Any, terms: int) -> None:
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((terms,)), keras.layers.Dense(48, activation="relu"), keras.layers.Dense(32)])
     with pytest.warns(UserWarning, match="InputLayer"):

@@ -83,7 +83,7 @@ class Loop:
         return [*states, *(column[::-1] if reverse else column for column in columns)]
 
 
-def apart(graph: Graph, state: str = RecurrenceOptions.state) -> Graph:
+def apart(graph: Graph, state: Any = RecurrenceOptions.state) -> Graph:
     """What `split_scans` makes of a graph."""
     return _checked(split_scans(graph, Context(recurrence=RecurrenceOptions(state=state), sub=SUB_PASSES)))
 

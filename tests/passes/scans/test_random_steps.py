@@ -39,7 +39,7 @@ def test_each_step_draws() -> None:
 
 
 @pytest.mark.parametrize("loop", ["auto", "while", "unroll"])
-def test_a_seed_makes_no_two_steps_or_calls_alike(loop: str) -> None:
+def test_a_seed_makes_no_two_steps_or_calls_alike(loop: Any) -> None:
     """TensorFlow goes on drawing; copies of an operator, and WHILE in LiteRT, would begin at the seed again."""
 
     def call(x: Any) -> Any:

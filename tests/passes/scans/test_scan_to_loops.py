@@ -322,7 +322,7 @@ def ops_of(graph: Graph) -> set[str]:
 
 
 @pytest.mark.parametrize(("option", "is_loop"), [("auto", False), ("while", True), ("unroll", False)])
-def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
+def test_the_form_that_the_user_asks_for(option: Any, is_loop: bool) -> None:
     ctx = Context(recurrence=RecurrenceOptions(loop=option), sub=SUB_PASSES)
     flat = scan_to_loops(plain_loop(6), ctx)
     assert ("while" in ops_of(flat)) is is_loop
@@ -332,7 +332,7 @@ def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
 
 
 @pytest.mark.parametrize("option", ["auto", "while", "unroll"])
-def test_one_step_is_no_loop(option: str) -> None:
+def test_one_step_is_no_loop(option: Any) -> None:
     assert "while" not in ops_of(
         scan_to_loops(plain_loop(1), Context(recurrence=RecurrenceOptions(loop=option), sub=SUB_PASSES))
     )

@@ -45,7 +45,7 @@ def program(graph: Graph, states: tuple[State, ...] = ()) -> Program:
     return Program((Signature("main", graph, inputs, outputs, states),))
 
 
-def streamed(build: Callable[..., Any], mode: str, *types: TensorType) -> tuple[Signature, Context]:
+def streamed(build: Callable[..., Any], mode: Any, *types: TensorType) -> tuple[Signature, Context]:
     ctx = Context(recurrence=RecurrenceOptions(state=mode))
     (signature,) = apply_state_mode(program(trace_graph(build, types or [STEPS])), ctx).signatures
     check_graph(signature.graph)
@@ -57,7 +57,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", ["source", "reset"])
-def test_recurrences_start_anew(mode: str) -> None:
+def test_recurrences_start_anew(mode: Any) -> None:
     graph = trace_graph(lambda x: rnn(x, zeros(2, 4))[1], [STEPS])
     given = program(graph)
     assert apply_state_mode(given, Context(recurrence=RecurrenceOptions(state=mode))).signatures == given.signatures

@@ -41,7 +41,7 @@ def recurrence(x: Any) -> Any:
     return ops.transpose(every, [1, 0, 2])
 
 
-def streamed(graph: Graph, mode: str = "keep") -> Signature:
+def streamed(graph: Graph, mode: Any = "keep") -> Signature:
     names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     program = Program((Signature("main", graph, *names),))
     return apply_state_mode(program, Context(recurrence=RecurrenceOptions(state=mode))).signatures[0]

@@ -92,7 +92,7 @@ def test_an_error_names_operator_and_target() -> None:
         return tf.math.unsorted_segment_prod(tf.cast(x, tf.float32), [0, 0], 1)
 
     with pytest.raises(LowerError) as error:
-        jfuse.convert(hot, target="compiled-model,tflite-micro", verify=False)
+        jfuse.convert(hot, target="compiled-model,tflite-micro", verify=False)  # type: ignore[arg-type]
     text = str(error.value)
     assert "tflite-micro has no UNSORTED_SEGMENT_PROD (tflite-micro)" in text
     assert "a file for each of them" in text
@@ -101,4 +101,4 @@ def test_an_error_names_operator_and_target() -> None:
 def test_open_sizes_are_refused_for_the_one_that_plans() -> None:
     opened = tf.function(lambda x: tf.tanh(x), input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
     with pytest.raises(LowerError, match="the target tflite-micro plans its memory"):
-        jfuse.convert(opened, target="litert,tflite-micro", verify=False)
+        jfuse.convert(opened, target="litert,tflite-micro", verify=False)  # type: ignore[arg-type]

@@ -155,7 +155,7 @@ def test_a_file_that_starts_elsewhere_does_not_read_back(adder: tuple[Sum, jfuse
     ],
 )
 def test_what_the_source_does_not_keep_alike_is_compared_with_its_first_call(
-    adder: tuple[Sum, jfuse.Model], state: str, pairs: set[str]
+    adder: tuple[Sum, jfuse.Model], state: Any, pairs: set[str]
 ) -> None:
     module, model = adder
     report = jfuse.verify(jfuse.lower(model, state=state), reference=model)

@@ -140,7 +140,7 @@ def counting(least: float, gain: float = 1.0) -> Any:
 
 
 @pytest.mark.parametrize("state", ["source", "io"])
-def test_ties_that_a_state_keeps(state: str) -> None:
+def test_ties_that_a_state_keeps(state: Any) -> None:
     """The state goes on otherwise from the tie on: every later call is computed from what the other side kept."""
     source = counting(1.0)
     found = jfuse.convert(source.__call__, state=state, verify=False)

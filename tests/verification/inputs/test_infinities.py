@@ -28,7 +28,7 @@ def added(x: Array, y: Array) -> Array:
     return ops.relu(ops.add(x, y))
 
 
-def options(edges: str) -> VerifyOptions:
+def options(edges: Any) -> VerifyOptions:
     return VerifyOptions(SamplingOptions(edges=edges), FindingOptions(shrink=0))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -15,13 +16,26 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.benchmark.result import OperatorTime
 from jfuse.errors import JfuseError
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.targets.file_operators import name_of
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """One operator of a file run alone in LiteRT.   name: of its first output; us: the median of a call
+
+    us is None, with the reason, for operators that cannot run alone.
+    """
+
+    op: str
+    name: str
+    us: float | None
+    reason: str = ""
+
 
 MOST_OPERATORS = 400
 """Of one file: each is a file of its own that is loaded and run."""

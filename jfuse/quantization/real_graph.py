@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Signature, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Signature, State, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import is_per_tensor, is_quantized, quantizes_as_it_runs
 from jfuse.kernels.core.operand import namespace
@@ -58,26 +58,30 @@ def real_signature(signature: Signature) -> RealSignature:
     QUANTIZE and DEQUANTIZE are left out; activation functions stay, fused ones too, and so do ranges that end at 0:
     these are the RELU of many files. Values in the bodies of loops and branches are as those outside.
     """
-    building = _Real()
+    building = RealGraph()
     graph = building.graph(signature.graph)
-    states = signature.states
-    first = len(signature.graph.inputs) - len(states)
-    kept = tuple(
-        replace(s, initial=_real_like(s.initial, v.type))
-        for s, v in zip(states, signature.graph.inputs[first:], strict=True)
-    )
-    real = replace(signature, graph=graph, states=kept)
+    real = replace(signature, graph=graph, states=real_states(signature))
     return RealSignature(real, tuple(building.weights.values()), building.chosen.array)
 
 
+def real_states(signature: Signature) -> tuple[State, ...]:
+    """The states of a signature with real numbers before the first call."""
+    states = signature.states
+    inputs = signature.graph.inputs[len(signature.graph.inputs) - len(states) :]
+    return tuple(replace(s, initial=_real_like(s.initial, v.type)) for s, v in zip(states, inputs, strict=True))
+
+
 @dataclass
-class _Real:
+class RealGraph:
+    """Builds the graph.   chosen: as `RealSignature` has it; values: what each is here; weights: by constant"""
+
     chosen: Const = field(default_factory=lambda: Const(np.zeros(1, np.float32)))
     values: dict[Var, Atom] = field(default_factory=dict)
     weights: dict[Const, Weight] = field(default_factory=dict)
     _consts: dict[Const, Const] = field(default_factory=dict)
 
     def graph(self, graph: Graph) -> Graph:
+        """The graph in real numbers, bodies included."""
         inputs = tuple(self._renewed(v) for v in graph.inputs)
         eqns: list[Eqn] = []
         for var in graph.inputs:
@@ -99,7 +103,7 @@ class _Real:
             given = inputs[0]
             assert given is not None, "an operand"
             inputs[0] = rounded = Var(given.type)
-            before = [Eqn(_in_rows(given.type), (given, self.chosen), (rounded,))]
+            before = [Eqn(self.in_rows(given.type), (given, self.chosen), (rounded,))]
         outputs = tuple(self._renewed(v) for v in eqn.outputs)
         bodies = tuple(self.graph(body) for body in eqn.bodies)
         is_changed = any(is_quantized(a.type) for a in (*eqn.inputs, *eqn.outputs) if a is not None)
@@ -122,7 +126,15 @@ class _Real:
             return []
         value = self.values[var]
         self.values[var] = told = Var(real_type(var.type))
-        return [Eqn(_as_stored(var.type), (value, self.chosen), (told,))]
+        return [Eqn(self.as_stored(var.type), (value, self.chosen), (told,))]
+
+    def as_stored(self, stored: TensorType) -> Computed:
+        """Real numbers, a choice -> what the choice makes of them for a type."""
+        return Computed("computed.as_stored", (real_type(stored),), partial(_as_chosen, stored))
+
+    def in_rows(self, of: TensorType) -> Computed:
+        """Floats, a choice -> the floats, or as many steps of them as a byte has, with a scale for each row."""
+        return Computed("computed.rounded_rows", (of,), _rounded_rows)
 
     def _atom(self, atom: Atom) -> Atom:
         if isinstance(atom, Var):
@@ -158,17 +170,18 @@ def _steps(const: Const) -> np.ndarray:
     return np.broadcast_to(np.asarray(as_real(ones, zero), np.float32), const.array.shape)
 
 
-def _in_rows(of: TensorType) -> Computed:
-    """Floats, a choice -> the floats, or as many steps of them as a byte has, with a scale for each row."""
-    return Computed("computed.rounded_rows", (of,), _rounded_rows)
-
-
 def _rounded_rows(array: Any, chosen: Any) -> Any:
     xp = namespace(array, chosen)
+    return xp.where(chosen[0] == Activations.ROUNDED.value, rounded_rows(array), array).astype(array.dtype)
+
+
+def rounded_rows(array: Any) -> Any:
+    """Floats in as many steps as a byte has, with a scale for each row."""
+    xp = namespace(array)
     axes = tuple(range(1, array.ndim)) or None
     scale = xp.max(xp.abs(array), axis=axes, keepdims=True, initial=0.0) / _HYBRID
     whole = xp.where(scale > 0, scale, 1.0)
-    return xp.where(chosen[0] == Activations.ROUNDED.value, xp.rint(array / whole) * whole, array).astype(array.dtype)
+    return xp.rint(array / whole) * whole
 
 
 def ends_of(stored: TensorType) -> tuple[float, float]:
@@ -177,11 +190,6 @@ def ends_of(stored: TensorType) -> tuple[float, float]:
     assert quantization is not None, "is_per_tensor"
     info, scale, zero = np.iinfo(stored.dtype.numpy), quantization.scale[0], quantization.zero_point[0]
     return scale * (int(info.min) - zero), scale * (int(info.max) - zero)
-
-
-def _as_stored(stored: TensorType) -> Computed:
-    """Real numbers, a choice -> what the choice makes of them for a type."""
-    return Computed("computed.as_stored", (real_type(stored),), partial(_as_chosen, stored))
 
 
 def _as_chosen(stored: TensorType, array: Any, chosen: Any) -> Any:

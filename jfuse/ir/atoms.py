@@ -1,11 +1,16 @@
-"""`ArrayLike`: what lets NumPy code, and so the code of rules, take a constant as the array that it holds."""
+"""What equations read and give: `Var`, computed at run time, and `Const`, known before, an array to NumPy's code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from jfuse.ir.quantization import Quantization, array_digest
+from jfuse.ir.types import DType, TensorType
 
 _PLAIN = (np.ndarray, np.generic, int, float)
 
@@ -108,3 +113,92 @@ class ArrayLike:
     def item(self) -> Any:
         """The only element as a Python number."""
         return self.array.item()
+
+
+@dataclass(frozen=True, eq=False)
+class Var:
+    """A tensor computed at run time. Compared by identity; `name` and `value` are not part of the program's text.
+
+    `value` is what is already known of an integer tensor: an object array of ints and symbolic dimensions.
+    """
+
+    type: TensorType
+    name: str | None = None
+    value: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"Var({self.type})"
+
+    # For type checkers and rule authors a Var is an array, as jax's tracers are.
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape, with symbolic dimensions where a size is known only at run time."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The element type as NumPy has it, for code written for arrays."""
+        return self.type.dtype.numpy
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions, which is always known."""
+        return self.type.rank
+
+
+@dataclass(frozen=True, eq=False)
+class Const(ArrayLike):
+    """A tensor whose value is known: a NumPy array, possibly memory-mapped or borrowed, never copied or written.
+
+    Rules and NumPy take it as they take the array; it is compared by identity.
+    """
+
+    array: np.ndarray
+    name: str | None = None
+    quantization: Quantization | None = None
+
+    def __repr__(self) -> str:
+        return f"Const({self.type})"
+
+    @cached_property
+    def type(self) -> TensorType:
+        """Shape and dtype of the array, and what its numbers stand for."""
+        return TensorType(self.array.shape, DType.of(self.array.dtype), self.quantization)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions, all of them ints."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The element type as NumPy has it, for code written for arrays."""
+        return self.type.dtype.numpy
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions; 0 for a scalar."""
+        return self.type.rank
+
+    @property
+    def stored(self) -> np.ndarray:
+        """The elements that a file holds."""
+        return self.array
+
+    @property
+    def memory(self) -> int:
+        """Where the array begins: the same for two views of one, as weights and their transpose are."""
+        return int(self.array.__array_interface__["data"][0])
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hex digits that depend on dtype, shape and contents."""
+        return array_digest(str(replace(self.type, quantization=None)), self.array)
+
+
+Atom: TypeAlias = Var | Const
+
+
+def arrays_of(values: Sequence[Any]) -> list[Any]:
+    """Values with the arrays of Consts in their place, to compute with."""
+    return [value.array if isinstance(value, Const) else value for value in values]

@@ -1,0 +1,218 @@
+"""What a program costs: products, bytes and measured time of each operator, with totals by type and by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import need_choice
+from jfuse.ir.dims import is_known, substitute_dim, symbols_in
+from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
+from jfuse.ir.types import TensorType
+from jfuse.kernels.control import scan, while_
+from jfuse.passes.options import COST_ORDERS, CostOrder
+from jfuse.passes.states.layers import layer_of
+from jfuse.programs.arena import arena_bytes
+from jfuse.programs.operator_times import operator_times
+from jfuse.programs.products import products_of
+from jfuse.tflite.names import equation_name
+from jfuse.tflite.tensor_data import packed_size
+
+FORMAT, VERSION = "jfuse.cost", 1
+
+
+@dataclass(frozen=True)
+class OperatorCost:
+    """One operator, or several together.   name: of its first result; layer: the scope of the source around it
+
+    macs: products that are added up, those of bodies included. weight_bytes: of the constants that it reads, as the
+    file holds them; activation_bytes: of its results. us: the median of measured calls, None where none was measured,
+    with the reason.
+    """
+
+    op: str
+    name: str
+    layer: str
+    macs: int
+    weight_bytes: int
+    activation_bytes: int
+    us: float | None = None
+    reason: str = ""
+    count: int = 1
+
+    def plus(self, other: OperatorCost) -> OperatorCost:
+        """Both together."""
+        times = [us for us in (self.us, other.us) if us is not None]
+        return replace(
+            self,
+            macs=self.macs + other.macs,
+            weight_bytes=self.weight_bytes + other.weight_bytes,
+            activation_bytes=self.activation_bytes + other.activation_bytes,
+            us=sum(times) if times else None,
+            count=self.count + other.count,
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one signature costs in one call.   sizes: the numbers that were taken for its open sizes
+
+    weight_bytes: of all constants, each once. arena_bytes: of the values that live at once, an estimate of LiteRT's
+    arena. assumed_one_turn: the loops whose turns are not known, which count once.
+    """
+
+    signature: str
+    sizes: Mapping[str, int]
+    operators: tuple[OperatorCost, ...]
+    weight_bytes: int
+    arena_bytes: int
+    assumed_one_turn: tuple[str, ...] = ()
+
+    @property
+    def macs(self) -> int:
+        """All products that are added up."""
+        return sum(row.macs for row in self.operators)
+
+    @property
+    def us(self) -> float | None:
+        """The sum of the measured times, each operator run alone; None where none was measured."""
+        times = [row.us for row in self.operators if row.us is not None]
+        return sum(times) if times else None
+
+    def by_type(self) -> tuple[OperatorCost, ...]:
+        """The totals of each kind of operator."""
+        return _totals((replace(row, name="", layer="") for row in self.operators), lambda row: row.op)
+
+    def by_layer(self) -> tuple[OperatorCost, ...]:
+        """The totals of each layer or scope of the source; its name is `layer`."""
+        return _totals((replace(row, name="", op="") for row in self.operators), lambda row: row.layer)
+
+    def sorted(self, by: CostOrder = "macs") -> tuple[OperatorCost, ...]:
+        """The operators with the most expensive first, or as they stand in the graph."""
+        return in_order(self.operators, by)
+
+    def lines(self) -> Iterator[str]:
+        """The totals, a line for each operator, and what was assumed."""
+        sizes = "".join(f", {name} = {size}" for name, size in self.sizes.items())
+        time = "" if self.us is None else f", {self.us:,.1f} us in operators run alone"
+        yield (
+            f"{self.signature}{sizes}: {self.macs:,} MACs, {self.weight_bytes:,} bytes of weights, "
+            f"an arena of about {self.arena_bytes:,} bytes{time}"
+        )
+        for row in self.operators:
+            measured = "" if row.us is None else f"  {row.us:10,.1f} us"
+            numbers = f"{row.macs:>14,} {row.weight_bytes:>12,} {row.activation_bytes:>12,}"
+            yield f"  {row.op:<28} {numbers}{measured}  {row.name}"
+        if self.assumed_one_turn:
+            yield f"  one turn is counted of loops of unknown length: {', '.join(self.assumed_one_turn)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as dicts, lists, texts and numbers."""
+        totals = {"macs": self.macs, "us": self.us}
+        tables = {"by_type": [asdict(r) for r in self.by_type()], "by_layer": [asdict(r) for r in self.by_layer()]}
+        return {"format": FORMAT, "version": VERSION, **asdict(self), **totals, **tables}
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def in_order(rows: Sequence[OperatorCost], by: CostOrder) -> tuple[OperatorCost, ...]:
+    """Rows with the most expensive first, or as they are."""
+    need_choice("by", by, COST_ORDERS)
+    keys = {
+        "macs": lambda row: row.macs,
+        "weights": lambda row: row.weight_bytes,
+        "activations": lambda row: row.activation_bytes,
+        "time": lambda row: row.us or 0.0,
+    }
+    return tuple(rows) if by == "graph" else tuple(sorted(rows, key=keys[by], reverse=True))
+
+
+def _totals(rows: Any, key: Any) -> tuple[OperatorCost, ...]:
+    totals: dict[str, OperatorCost] = {}
+    for row in rows:
+        totals[key(row)] = totals[key(row)].plus(row) if key(row) in totals else row
+    return in_order(tuple(totals.values()), "macs")
+
+
+def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: bytes | None = None) -> Cost:
+    """What a signature costs in one call.
+
+    sizes: for open sizes, by name; 1 for others. data: the file of the program, whose operators are measured; None to
+    measure nothing.
+    """
+    graph = signature.graph
+    named = {name: (sizes or {}).get(name, 1) for name in sorted(symbols_in(tuple(v.type.shape for v in graph.inputs)))}
+    counting = _Counting(named)
+    rows = [counting.row(eqn) for eqn in graph.eqns]
+    if data is not None:
+        types = [counting.known(var.type) for var in graph.inputs]
+        inputs = {
+            name: np.zeros([int(d) for d in t.shape], t.dtype.numpy)
+            for name, t in zip(signature.input_names, types, strict=False)
+        }
+        times = operator_times(data, signature.key, inputs)
+        rows = [replace(row, us=t.us, reason=t.reason) for row, t in zip(rows, times, strict=True)]
+    atoms = [a for eqn in graph.all_eqns() for a in eqn.inputs if isinstance(a, Const)]
+    weights = sum({c.digest: _stored(c) for c in atoms}.values())
+    return Cost(signature.key, named, tuple(rows), weights, counting.arena(graph), tuple(counting.unknown))
+
+
+class _Counting:
+    """The costs of equations for some sizes; what data decide counts as 1."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+        self.unknown: list[str] = []
+
+    def known(self, of: TensorType) -> TensorType:
+        """A type with a number for each size."""
+        return replace(of, shape=tuple(map(self._size, of.shape)))
+
+    def _size(self, dim: Any) -> int:
+        found = substitute_dim(dim, self._sizes)
+        return int(found) if is_known(found) else int(substitute_dim(found, dict.fromkeys(symbols_in((found,)), 1)))
+
+    def row(self, eqn: Eqn) -> OperatorCost:
+        """One equation, with its bodies."""
+        consts = {id(a.array): _stored(a) for e in _all(eqn) for a in e.inputs if isinstance(a, Const)}
+        return OperatorCost(
+            str(eqn.op.builtin or eqn.op.name),
+            equation_name(eqn),
+            layer_of(eqn.source, ()).removeprefix("scope ").strip("'"),
+            self._products(eqn),
+            sum(consts.values()),
+            sum(self._bytes(v) for v in eqn.outputs),
+        )
+
+    def _products(self, eqn: Eqn) -> int:
+        inputs = [None if a is None else self.known(a.type) for a in eqn.inputs]
+        own = 0 if eqn.bodies else products_of(eqn, inputs, [self.known(v.type) for v in eqn.outputs])
+        bodies = [sum(map(self._products, body.eqns)) for body in eqn.bodies]
+        if eqn.op is scan:
+            return own + self._size(eqn.params["length"]) * sum(bodies)
+        if eqn.op is while_ and any(bodies):
+            self.unknown.append(equation_name(eqn))
+        return own + (max(bodies, default=0) if eqn.op.builtin == "IF" else sum(bodies))
+
+    def _bytes(self, var: Var) -> int:
+        known = self.known(var.type)
+        return int(known.size) * known.dtype.numpy.itemsize
+
+    def arena(self, graph: Graph) -> int:
+        """Of a graph, and of the bodies of its equations, which each have one of their own."""
+        own = {v: self._bytes(v) for v in (*graph.inputs, *(v for e in graph.eqns for v in e.outputs))}
+        return arena_bytes(graph, own) + sum(self.arena(body) for eqn in graph.eqns for body in eqn.bodies)
+
+
+def _all(eqn: Eqn) -> Iterator[Eqn]:
+    yield eqn
+    for body in eqn.bodies:
+        yield from body.all_eqns()
+
+
+def _stored(const: Const) -> int:
+    return packed_size(const.stored, const.type.dtype)

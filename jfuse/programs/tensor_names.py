@@ -1,0 +1,19 @@
+"""What the values of a signature are called."""
+
+from __future__ import annotations
+
+from jfuse.ir.graph import Atom, Signature
+from jfuse.tflite.names import equation_name
+
+
+def tensors_of(signature: Signature) -> dict[str, Atom]:
+    """The values of a signature by name: its inputs and outputs, then what each equation gives; the first of a name."""
+    named: dict[str, Atom] = dict(zip(signature.input_names, signature.graph.inputs, strict=False))
+    named |= dict(zip(signature.output_names, signature.graph.outputs, strict=False))
+    for eqn in signature.graph.eqns:
+        for i, var in enumerate(eqn.outputs):
+            name = equation_name(eqn).strip(";")
+            for known in (var.name, name if i == 0 else f"{name}:{i}"):
+                if known:
+                    named.setdefault(known, var)
+    return named

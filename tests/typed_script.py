@@ -1,0 +1,85 @@
+"""A user's script over the public API: `mypy --strict` takes it, and each line that says so is a mistake for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import assert_type
+
+import numpy as np
+
+import jfuse
+from jfuse import ir, ops, pattern
+
+
+@jfuse.rewrites(lambda x, w: ops.fully_connected(x, pattern.const(w)), before="simplify", default=False)
+def doubled(match: jfuse.Match, x: ir.Var, w: ir.Const) -> ir.Var | None:
+    jfuse.need(match.result.ndim == 2, "matrix", want="two dimensions", got=match.result.ndim)
+    return None
+
+
+def counted(graph: ir.Graph) -> ir.Graph:
+    return graph.map(lambda eqn: None)
+
+
+def samples() -> Iterator[dict[str, np.ndarray]]:
+    yield {"x": np.ones((1, 8), np.float32)}
+
+
+def convert(path: str) -> jfuse.Model:
+    result = jfuse.convert(path, passes=[doubled, counted], state="keep", loop="while", prefer="size", batch=1)
+    print(result.report.size_bytes + 1, result.save("model.tflite").name)
+    small = jfuse.quantize(result, "int8", samples, target="tflite-micro")
+    jfuse.convert(path, quantize="dynamic", target=["litert", "litert>=2.14"], precision="source", padding="left")
+    return small
+
+
+def look(model: jfuse.Model) -> int:
+    program: ir.Program = model.program
+    graph = program.signature().graph
+    names = [eqn.op.name.upper() for eqn in graph.all_eqns()]
+    users: dict[ir.Var, list[ir.Eqn]] = graph.users()
+    same: bool = jfuse.load(program).program == program
+    cost: jfuse.Cost = model.cost(sizes={"B": 1}, measure=True)
+    rows: tuple[jfuse.OperatorCost, ...] = cost.sorted("weights")
+    weights = dict(model.jax(straight_through=True).weights)
+    part = jfuse.extract(model, outputs=["y"], inputs=["x"])
+    both = jfuse.merge({"a": part, "b": model.with_constants(weights)})
+    print(names, users, same, rows[0].macs, both.jaxpr("a").in_avals, str(jfuse.diff(part, both)))
+    return cost.macs
+
+
+def compare(model: jfuse.Model) -> float:
+    found: jfuse.Verification = jfuse.verify(model, edges="nan", runtimes=["tflite-micro"])
+    checked = jfuse.check(model, "tflite-micro")
+    print(checked.runs, checked.arena_bytes)
+    return max(difference.error for difference in found.differences)
+
+
+def exact(model: jfuse.Model, graph: ir.Graph) -> None:
+    assert_type(jfuse.convert("m.keras"), jfuse.Model)
+    assert_type(jfuse.lower(model), jfuse.Model)
+    assert_type(model.program.map(lambda eqn: None), ir.Program)
+    assert_type(graph.producers(), dict[ir.Var, ir.Eqn])
+    assert_type(graph.eqns[0].op.name, str)
+    assert_type(model.cost().by_layer(), tuple[jfuse.OperatorCost, ...])
+    assert_type(jfuse.diff(model, model).equal, bool)
+    assert_type(model.report.fused[0].samples, int)
+    assert_type(doubled, jfuse.Pass)
+
+
+def mistakes(model: jfuse.Model) -> None:
+    jfuse.convert("m.keras", state="keeep")  # a mistake
+    jfuse.convert("m.keras", target="tflite-microo")  # a mistake
+    jfuse.quantize(model, "int9")  # a mistake
+    jfuse.lower(model, loop="wile")  # a mistake
+    jfuse.tune("m.keras", padding="centre")  # a mistake
+    jfuse.verify(model, edges="all")  # a mistake
+    model.cost().sorted("size")  # a mistake
+    print(model.cost().mac)  # a mistake
+    model.program.graph()  # a mistake
+    jfuse.rewrites(befor="fuse")  # a mistake
+
+
+if __name__ == "__main__":
+    print(look(convert(sys.argv[1])))
