@@ -22,7 +22,8 @@ os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 # Two devices, so that sharding over devices is tested without a GPU. Code is made in one piece: dividing it among
 # threads costs a third of the time of compiling, and there are as many workers as cores.
 _FLAGS = ("--xla_force_host_platform_device_count=2", "--xla_cpu_parallel_codegen_split_count=1")
-# Programs of the default suite run once or twice. The slow suite compiles them as users' are.
+# Programs of the tests run once or twice, and half of the time of many tests would go into optimizing them. With
+# --optimized they are compiled as users' are: CI runs the kernels and the verification so.
 _HASTY_FLAGS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
 
 # Where Python is told to write no bytecode, each of the many processes that the tests start would compile all of jfuse,
@@ -56,7 +57,7 @@ _PEAKS: list[tuple[int, str]] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell XLA how to compile, before it starts."""
-    hasty = _HASTY_FLAGS if config.option.markexpr == "not slow" else ()
+    hasty = () if config.getoption("--optimized") else _HASTY_FLAGS
     os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, *hasty, os.environ.get("XLA_FLAGS", "")]).strip()
 
 
@@ -99,6 +100,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden texts instead of comparing them")
+    parser.addoption("--optimized", action="store_true", help="compile XLA's programs as those of users are")
 
 
 @pytest.fixture

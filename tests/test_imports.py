@@ -108,6 +108,21 @@ ORDER = (
 from its own line and from those above it. docs/architecture.md draws the same order."""
 LEVEL = {name: level for level, name in enumerate(ORDER)}
 
+STARTED = frozenset(
+    {
+        "jfuse.__main__",
+        "jfuse.cli.streams.last_words",  # as a program of its own
+        "jfuse.running.litert_worker.__main__",
+        "jfuse.running.litert_worker.compiled_model",  # by the name of the interpreter, as the next two
+        "jfuse.running.litert_worker.litert",
+        "jfuse.running.litert_worker.micro",
+        "jfuse.running.programs.guard",  # as a program of its own
+        "jfuse.lowering.composites.suppression",  # a rule for those who ask for it: docs/adding-a-rule.md
+    }
+)
+"""Modules that no other imports: programs, and what users import."""
+
+
 # Slow to import, and absent where only the core is used: imported by these modules alone, and only inside functions.
 LAZY = {"google", "h5py", "keras", "matplotlib", "tensorflow", "tf_keras", "torch"}
 LAZY_USERS = ("jfuse.benchmark.picture", "jfuse.frontends.", "jfuse.tf_nodes.", "jfuse.verification.runners.")
@@ -235,6 +250,19 @@ def test_circles_are_found() -> None:
 def test_no_folder_holds_more_than_twenty_files() -> None:
     counts = Counter(path.parent.relative_to(ROOT).as_posix() for path in MODULES.values() if path.name[0] != "_")
     assert {folder: n for folder, n in counts.items() if n > 20} == {}
+
+
+def unreached(modules: Collection[str], imported: Collection[str]) -> list[str]:
+    """The modules that nothing imports, neither they nor something in them."""
+    reached = {
+        ".".join(parts[:n]) for parts in (name.split(".") for name in imported) for n in range(1, len(parts) + 1)
+    }
+    return sorted(set(modules) - reached)
+
+
+def test_every_module_is_reached() -> None:
+    assert unreached(MODULES, {i.target for i in imports()}) == sorted(STARTED), "dead modules, or entries of no use"
+    assert unreached(["a", "a.b", "a.c"], {"a.b"}) == ["a.c"]
 
 
 def test_imports_are_absolute_and_under_jfuse() -> None:

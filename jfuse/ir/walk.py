@@ -68,7 +68,7 @@ def all_graphs(graph: Graph) -> Iterator[Graph]:
 
 def expanded_size(graph: Graph) -> int:
     """How many equations the graph has where each body counts once for each equation that has it."""
-    return _up(graph, lambda found, bodies: len(found.eqns) + sum(bodies), {})
+    return by_bodies(graph, lambda found, bodies: len(found.eqns) + sum(bodies), {})
 
 
 def shares_bodies(graph: Graph, most: int) -> bool:
@@ -79,10 +79,10 @@ def shares_bodies(graph: Graph, most: int) -> bool:
 
 def nesting(graph: Graph) -> int:
     """How deep bodies lie in each other; 0 for a graph without any."""
-    return _up(graph, lambda found, bodies: 1 + max(bodies) if bodies else 0, {})
+    return by_bodies(graph, lambda found, bodies: 1 + max(bodies) if bodies else 0, {})
 
 
-def _up(graph: Graph, number: Callable[[Graph, Sequence[int]], int], found: MutableMapping[Graph, int]) -> int:
+def by_bodies(graph: Graph, number: Callable[[Graph, Sequence[int]], int], found: MutableMapping[Graph, int]) -> int:
     """The number of a graph, which follows from those of the bodies of its equations. found: what is known so far."""
     waiting = [] if graph in found else [graph]
     while waiting:
@@ -234,7 +234,7 @@ def with_new_bodies(eqn: Eqn, function: Callable[[Graph], Graph]) -> Eqn:
 
 def has_effects(graph: Graph) -> bool:
     """Whether some equation, those of bodies included, reads or writes a state."""
-    return bool(_up(graph, lambda found, bodies: any(e.effects for e in found.eqns) or any(bodies), _EFFECTS))
+    return bool(by_bodies(graph, lambda found, bodies: any(e.effects for e in found.eqns) or any(bodies), _EFFECTS))
 
 
 _EFFECTS: MutableMapping[Graph, int] = WeakKeyDictionary()  # passes ask at each level of bodies in bodies

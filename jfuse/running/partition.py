@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import TensorType
-from jfuse.ir.walk import all_eqns, users
+from jfuse.ir.walk import all_eqns, by_bodies, users
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.limits import DEFAULT_LIMITS, Limits
@@ -73,16 +73,25 @@ def hosted_counts(graph: Graph) -> Counter[str]:
     return Counter(eqn.op.name for inner in inside for eqn in all_eqns(inner) if not _has_kernel(eqn, None))
 
 
-def needs_litert(eqn: Eqn, integers: Rounding | None = "xnnpack") -> bool:
+def needs_litert(
+    eqn: Eqn, integers: Rounding | None = "xnnpack", known: MutableMapping[Graph, int] | None = None
+) -> bool:
     """Whether LiteRT computes the equation: there is no kernel for it, or for one in a loop or branch of a file.
 
     Loops run there whole, as their turns would go back and forth, and what is rounded to integers in each of them would
-    add up to another result. integers: who computes quantized ones.
+    add up to another result. integers: who computes quantized ones. known: of the bodies asked about before with
+    these, whether all is computed here; it is filled.
     """
     if not eqn.bodies or eqn.op.is_kept:
         return not _has_kernel(eqn, integers)
-    inner = (e for body in eqn.bodies for e in all_eqns(body))
-    return eqn.op.builtin in BUILTIN_CODES and not all(_has_kernel(e, integers) for e in inner)
+    if eqn.op.builtin not in BUILTIN_CODES:
+        return False
+
+    def is_computed(graph: Graph, bodies: Sequence[int]) -> bool:
+        return all(bodies) and all(_has_kernel(e, integers) for e in graph.eqns)
+
+    known = {} if known is None else known
+    return not all(by_bodies(body, is_computed, known) for body in eqn.bodies)
 
 
 def _has_kernel(eqn: Eqn, integers: Rounding | None = "xnnpack") -> bool:
@@ -123,6 +132,7 @@ class _Rewrite:
         self._integers = integers
         self._limits = limits
         self._bodies: dict[tuple[int, frozenset[str]], Graph] = {}
+        self._computed: dict[Graph, int] = {}
 
     def graph(self, graph: Graph, outer: frozenset[str]) -> Graph:
         """outer: the symbols whose sizes the graphs around this one tell."""
@@ -172,7 +182,7 @@ class _Rewrite:
         return self._needs_litert(eqn) or all(is_quantized(var.type) for var in eqn.outputs)
 
     def _needs_litert(self, eqn: Eqn) -> bool:
-        return needs_litert(eqn, self._integers)
+        return needs_litert(eqn, self._integers, self._computed)
 
 
 def _axes(variables: Sequence[Var]) -> frozenset[str]:

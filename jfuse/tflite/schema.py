@@ -6,7 +6,8 @@ Exporter and importer meet the generated schema module here; elsewhere ops, opti
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from ai_edge_litert import schema_py_generated as generated
@@ -108,9 +109,14 @@ def new_options(builtin: str) -> tuple[int, int, Any]:
     return union, code, getattr(generated, f"{name}T")() if name else None
 
 
-def subgraph_fields(table: Any) -> list[str]:
+def subgraph_fields(table: Any) -> Sequence[str]:
     """The fields of an option table that name subgraphs: one index, or a vector of them."""
-    return [field for field in ({} if table is None else vars(table)) if _NAMES_SUBGRAPHS.search(field)]
+    return () if table is None else _subgraph_fields(type(table))
+
+
+@cache
+def _subgraph_fields(kind: type) -> tuple[str, ...]:
+    return tuple(field for field in vars(kind()) if _NAMES_SUBGRAPHS.search(field))
 
 
 _NAMES_SUBGRAPHS = re.compile(r"SubgraphInd(ex|ices)$|^subgraph$|^calledComputations$")

@@ -73,8 +73,9 @@ def woken(model: Any, seed: int = 0) -> Any:
     before = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0  # one pass gives the moments of its batch
-    # As a graph, which frees what no layer reads any more: half the memory.
-    tf.function(model)(images(model, _CALIBRATION, seed), training=bool(norms))
+    if norms:
+        # As a graph, which frees what no layer reads any more: half the memory. AutoGraph has nothing to change.
+        tf.function(model, autograph=False)(images(model, _CALIBRATION, seed), training=True)
     for norm, momentum in zip(norms, before, strict=True):
         norm.momentum = momentum
     return model

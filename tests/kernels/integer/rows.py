@@ -200,13 +200,12 @@ def _resize(rng: np.random.Generator, op: Any) -> Graph:
     return one(op, (x, Const(np.array(sizes, np.int32))), y, **ways[int(rng.integers(3))])
 
 
-def _comparison(rng: np.random.Generator) -> Graph:
-    found = (ops.equal, ops.greater, ops.greater_equal, ops.less, ops.less_equal, ops.not_equal)
+def _comparison(rng: np.random.Generator, op: Any) -> Graph:
     shape = tuple(int(n) for n in rng.integers(1, 9, 3))
     scale = ratio(rng, 1e-3, 0.9)
     x = tensor(*shape, scale=scale, zero_point=zero_point(rng))
     y = tensor(*shape, scale=float(rng.choice([scale, ratio(rng, 1e-3, 0.9)])), zero_point=zero_point(rng))
-    return one(found[int(rng.integers(6))], (x, y), Var(TensorType(shape, DType.bool)))
+    return one(op, (x, y), Var(TensorType(shape, DType.bool)))
 
 
 def _result_shape(op: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> list[int]:
@@ -282,14 +281,12 @@ def _abs(rng: np.random.Generator, dtype: str) -> Graph:
     return one(ops.abs_, (x,), tensor(*shape, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype)))
 
 
-def _select(rng: np.random.Generator) -> Graph:
-    """Of rows, by a number for each."""
+def _select(rng: np.random.Generator, op: Any) -> Graph:
+    """Of rows, by a number for each; SELECT by one for each element."""
     rows, columns = (int(n) for n in rng.integers(1, 30, 2))
     of: dict[str, Any] = {"dtype": str(rng.choice(["i8", "i16"])), "scale": ratio(rng, 1e-3, 0.5)}
-    condition = Const(rng.random((rows, 1)) < 0.5)
-    return one(
-        ops.select_v2, (condition, *(tensor(rows, columns, **of) for _ in range(2))), tensor(rows, columns, **of)
-    )
+    condition = Const(rng.random((rows, columns if op is ops.select else 1)) < 0.5)
+    return one(op, (condition, *(tensor(rows, columns, **of) for _ in range(2))), tensor(rows, columns, **of))
 
 
 def _squared_difference(rng: np.random.Generator) -> Graph:
@@ -473,12 +470,18 @@ ROWS: dict[str, Row] = {
     "RESIZE_NEAREST_NEIGHBOR": Row(partial(_resize, op=ops.resize_nearest_neighbor)),
     "TRANSPOSE_CONV": Row(_transpose_conv),
     "TRANSPOSE_CONV in 16 bits": Row(partial(_transpose_conv, dtype="i16")),
-    "comparisons": Row(_comparison, many=6),
+    "EQUAL": Row(partial(_comparison, op=ops.equal)),
+    "GREATER": Row(partial(_comparison, op=ops.greater)),
+    "GREATER_EQUAL": Row(partial(_comparison, op=ops.greater_equal)),
+    "LESS": Row(partial(_comparison, op=ops.less)),
+    "LESS_EQUAL": Row(partial(_comparison, op=ops.less_equal)),
+    "NOT_EQUAL": Row(partial(_comparison, op=ops.not_equal)),
     "REDUCE_MAX": Row(partial(_reduction, op=ops.reduce_max, same=True)),
     "REDUCE_MIN": Row(partial(_reduction, op=ops.reduce_min, same=True)),
     "RSQRT": Row(partial(_root, op=ops.rsqrt, power=-0.5)),
     "SQRT": Row(partial(_root, op=ops.sqrt, power=0.5), LITERT),
-    "SELECT_V2": Row(_select),
+    "SELECT": Row(partial(_select, op=ops.select), LITERT),
+    "SELECT_V2": Row(partial(_select, op=ops.select_v2)),
     "SQUARED_DIFFERENCE": Row(_squared_difference),
     "RELU": Row(partial(_unary, op=ops.relu)),
     "RELU6": Row(partial(_unary, op=ops.relu6)),

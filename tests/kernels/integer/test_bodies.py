@@ -11,17 +11,21 @@ import pytest
 from jfuse.ir.graph import Const
 from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import Rounding
-from jfuse.kernels.core.op import TflOp
+from jfuse.kernels.core.op import TflOp, builtin_ops
 from tests.kernels.integer.oracles import drawn, file_of, in_runtime, on_xla, one, tensor
 from tests.kernels.integer.rows import ROWS, Row
 
-_QUICK = frozenset({"ADD", "CONV_2D", "FULLY_CONNECTED", "LSTM", "LSTM in tflite-micro", "QUANTIZE", "SOFTMAX", "SVDF"})
+_FURTHER = frozenset({"LSTM in tflite-micro", "LSTM of one step"})  # quick, beside each op's first form
+
+
+def _is_quick(name: str) -> bool:
+    return " " not in name or name in _FURTHER
 
 
 def _cases() -> Iterator[object]:
-    """One graph of some ops on the default path, and more of each op in every rounding, which are slow."""
+    """One graph of each op on the default path, and more in every rounding and of further forms, which are slow."""
     for name, row in ROWS.items():
-        if name in _QUICK:
+        if _is_quick(name):
             yield pytest.param(row, row.roundings[0], 1, id=name)
         for rounding in row.roundings:
             yield pytest.param(row, rounding, row.many, id=f"{name}-{rounding}-many", marks=pytest.mark.slow)
@@ -104,6 +108,12 @@ def test_means_of_16_bits_have_their_scale_in_the_kernels_bits(rounding: Roundin
     ((wanted,),) = in_runtime(file_of(graph), rounding, calls)
     ((found,),) = on_xla(graph, rounding, calls)
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_every_body_has_a_quick_row() -> None:
+    graphs = [row.draw(np.random.default_rng(0)) for name, row in ROWS.items() if _is_quick(name)]
+    with_bodies = {name for name, op in builtin_ops().items() if op.integer_body is not None}
+    assert {str(eqn.op.builtin) for graph in graphs for eqn in graph.eqns} == with_bodies
 
 
 def test_every_rounding_is_tried() -> None:

@@ -18,6 +18,7 @@ from jfuse.tflite.schema import BUILTIN_CODES
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.file_operators import operators_of
 from jfuse.tflite.targets.names import TARGETS, is_target
+from jfuse.tflite.targets.table import OperatorTable
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import f32, program
 
@@ -38,6 +39,45 @@ def test_each_target_takes_an_addition(name: str) -> None:
         assert table.source
         assert table.operators.keys() <= BUILTIN_CODES.keys()
         assert len(table.operators) > 40
+
+
+# What the sources of the tables say of two operators that tells each table from all others: one it has, one it lacks.
+TABLES = {
+    "compiled-model": ("HASHTABLE", "UNIDIRECTIONAL_SEQUENCE_LSTM"),  # its delegate has no recurrence
+    "ethos-u55": ("TILE", "CAST"),  # Vela: CAST, and comparisons, on Ethos-U85 alone
+    "ethos-u85": ("ASSIGN_VARIABLE", "CEIL"),
+    "google-tensor": ("RNN", "HASHTABLE"),
+    "litert-gpu": ("DENSIFY", "UNPACK"),
+    "tflite-micro": ("SVDF", "GELU"),
+}
+# The table of what runs a file, and that of its accelerator.
+TABLES_OF = {
+    "litert": (None, None),
+    "compiled-model": ("compiled-model", None),
+    "tflite-micro": ("tflite-micro", None),
+    "cmsis-nn": ("tflite-micro", None),
+    "ethos-u55": ("tflite-micro", "ethos-u55"),
+    "ethos-u65": ("tflite-micro", "ethos-u55"),
+    "ethos-u85": ("tflite-micro", "ethos-u85"),
+    "litert-gpu": ("compiled-model", "litert-gpu"),
+    "google-tensor": ("compiled-model", "google-tensor"),
+}
+
+
+def fitting(table: OperatorTable | None) -> list[str]:
+    """The names of the tables that the operators of one may be."""
+    return [] if table is None else [n for n, (has, lacks) in TABLES.items() if _fits(table, has, lacks)]
+
+
+def _fits(table: OperatorTable, has: str, lacks: str) -> bool:
+    return has in table.operators and lacks not in table.operators
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_each_target_has_its_own_tables(name: str) -> None:
+    target = target_named(name)
+    for table, wanted in zip((target.runs, target.accelerator), TABLES_OF[name], strict=True):
+        assert fitting(table) == ([] if wanted is None else [wanted])
 
 
 def test_a_target_that_there_is_not() -> None:
