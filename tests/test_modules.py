@@ -57,8 +57,12 @@ TESTED_IN = {
     "jfuse.passes.scans.to_loops": "passes/scans/test_scan_to_loops.py",
     "jfuse.passes.states": "passes/states/test_streams.py",
     "jfuse.passes.states.carries": "passes/states/test_state.py",
+    "jfuse.frontends.jax_functions.states": "end_to_end/other_sources/test_jax_states.py",
+    "jfuse.loading": "ir/test_program_values.py",
+    "jfuse.programs.operator_times": "benchmark/test_bench.py",
     "jfuse.proof.by_equation": "proof/test_prove.py",
     "jfuse.proof.samples": "proof/test_inputs.py",
+    "jfuse.quantization.real_graph": "verification/quantized/test_explained.py",
     "jfuse.quantized_file": "end_to_end/test_quantized.py",
     "jfuse.report": "reports/test_report_text.py",
     "jfuse.running.loaded_file": "verification/test_allocation.py",
@@ -78,7 +82,6 @@ TESTED_IN = {
     "jfuse.verification.inputs.user_inputs": "verification/test_verify.py",
     "jfuse.verification.locate": "verification/locate/test_bisect.py",
     "jfuse.verification.matched_sides": "verification/test_what_passes.py",
-    "jfuse.verification.quantized.real_graph": "verification/quantized/test_explained.py",
 }
 """The tests of long modules, or packages, for which no file has the name."""
 

@@ -12,7 +12,6 @@ from jfuse.errors import JfuseError, NotFused, RuleError, need_choice, shown
 from jfuse.ir.graph import Eqn, Graph, Op, Program, Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.walk import live_eqns
-from jfuse.kernels.core.tfl_op import TflOp
 from jfuse.lowering.peephole.registry import Match, PatternRule, pattern_rule
 from jfuse.passes.context import Context
 from jfuse.passes.mapped import each_equation
@@ -156,7 +155,7 @@ class Pass:
             if told not in ctx.report.refused:
                 ctx.report.refused.append(told)
             raise
-        becomes = tuple(e.op.builtin for e in after.eqns if isinstance(e.op, TflOp))
+        becomes = tuple(e.op.builtin for e in after.eqns if e.op.builtin is not None)
         why = "it is meant to compute something else" if self.comparison.changes else "nothing can be run"
         samples, error = (0, 0.0) if proof is None else (proof.samples, proof.error)
         unproven = why if proof is None else ""

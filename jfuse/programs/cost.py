@@ -12,7 +12,7 @@ from jfuse.errors import need_choice
 from jfuse.ir.dims import is_known, substitute_dim, symbols_in
 from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import TensorType
-from jfuse.kernels.control import scan, while_
+from jfuse.kernels.control import if_, scan, while_
 from jfuse.passes.options import COST_ORDERS, CostOrder
 from jfuse.passes.states.layers import layer_of
 from jfuse.programs.arena import arena_bytes
@@ -196,7 +196,7 @@ class _Counting:
             return own + self._size(eqn.params["length"]) * sum(bodies)
         if eqn.op is while_ and any(bodies):
             self.unknown.append(equation_name(eqn))
-        return own + (max(bodies, default=0) if eqn.op.builtin == "IF" else sum(bodies))
+        return own + (max(bodies, default=0) if eqn.op is if_ else sum(bodies))
 
     def _bytes(self, var: Var) -> int:
         known = self.known(var.type)

@@ -26,26 +26,12 @@ def products_of(eqn: Eqn, inputs: list[TensorType | None], outputs: list[TensorT
 
 
 def _of_windows(eqn: Eqn, inputs: list[TensorType | None], output: TensorType) -> int:
-    """Of a convolution: for each element of the result, or of a transposed one's image, the filter for one channel."""
+    """Of a convolution: the weights of one channel for each element of its result, or of what is transposed."""
     weights = inputs[eqn.op.operand_index("weights")]
-    assert weights is not None, "an operand"
-    name = str(eqn.op.builtin)
-    if name == "TRANSPOSE_CONV":  # weights[o,h,w,i]
-        return _count(_image(inputs)) * _count(weights) // int(weights.shape[-1])
-    if name == "CONV_3D_TRANSPOSE":  # weights[d,h,w,o,i]
-        return _count(_image(inputs)) * _count(weights) // int(weights.shape[-1])
-    if name == "CONV_3D":  # weights[d,h,w,i,o]
-        return _count(output) * _count(weights) // int(weights.shape[-1])
-    if name == "DEPTHWISE_CONV_2D":  # weights[1,h,w,o]
-        return _count(output) * _count(weights) // int(weights.shape[-1])
-    return _count(output) * _count(weights) // int(weights.shape[0])
-
-
-def _image(inputs: list[TensorType | None]) -> TensorType:
-    """The image of a transposed convolution: the operand that is neither the shape nor the weights."""
-    image = inputs[2]
-    assert image is not None, "an operand"
-    return image
+    transposed = eqn.op.operand_at(0).decides_size
+    each = inputs[2] if transposed else output
+    assert weights is not None and each is not None, "operands"
+    return _count(each) * _count(weights) // int(each.shape[-1])
 
 
 def _of_cell(eqn: Eqn, outputs: list[TensorType]) -> int:
