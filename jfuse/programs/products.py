@@ -30,7 +30,8 @@ def _of_windows(eqn: Eqn, inputs: list[TensorType | None], output: TensorType) -
     weights = inputs[eqn.op.operand_index("weights")]
     transposed = eqn.op.operand_at(0).decides_size
     each = inputs[2] if transposed else output
-    assert weights is not None and each is not None, "operands"
+    assert weights is not None, "an operand"
+    assert each is not None, "an operand"
     return _count(each) * _count(weights) // int(each.shape[-1])
 
 
