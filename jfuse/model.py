@@ -208,13 +208,14 @@ class Model(Shown):
         """
         return Model(with_constants(self.program, self.signature(key), values), limits=self.limits)
 
-    def jaxpr(self, key: str | None = None) -> ClosedJaxpr:
+    def jaxpr(self, key: str | None = None, *, sizes: Mapping[str, int] | None = None) -> ClosedJaxpr:
         """One signature as jax's own ClosedJaxpr, which jax's tools read; `jfuse.load` takes it back.
 
-        It takes and gives what `jax(key)` does; the weights are its constants. Open sizes stay open.
+        It takes and gives what `jax(key)` does; the weights are its constants.
+        sizes: for open sizes, by the names that `print(model)` shows; others stay open where jax can trace them.
         Raises JfuseError where jax cannot trace the graph.
         """
-        return self.jax(key).jaxpr()
+        return self.jax(key).jaxpr(sizes)
 
     @only_jfuse_errors("counting the cost")
     def cost(self, key: str | None = None, *, sizes: Mapping[str, int] | None = None, measure: bool = False) -> Cost:

@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from jfuse.errors import JfuseError
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import is_known, symbols_in
 from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.ir.graph import Const, Eqn, Graph, Signature
 from jfuse.ir.types import TensorType
@@ -84,12 +84,14 @@ class JaxFunction:
         with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self._evaluate([weights[name] for name in self.weights], self._converted(args))
 
-    def jaxpr(self) -> ClosedJaxpr:
+    def jaxpr(self, sizes: Mapping[str, int] | None = None) -> ClosedJaxpr:
         """The function as jax traces it, for tools that read or transform jaxprs; weights are its constants.
 
-        Open sizes stay open, as those of `jax.export.symbolic_shape` do.
+        sizes: for open sizes, by name; others stay open, as those of `jax.export.symbolic_shape` do.
+        Raises JfuseError where jax cannot trace a size that is open.
         """
-        specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in self._types]
+        types = [t.substitute(sizes or {}) for t in self._types]
+        specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in types]
         weights = list(self.weights.values())
 
         def traced(*args: Any) -> tuple[Any, ...]:
@@ -101,7 +103,17 @@ class JaxFunction:
             signature = inspect.Signature([inspect.Parameter(name, kinds) for name in names])
             traced.__signature__ = signature  # type: ignore[attr-defined]
         with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            return jax.make_jaxpr(traced)(*specs)
+            try:
+                return jax.make_jaxpr(traced)(*specs)
+            except (TypeError, ValueError, NotImplementedError) as error:  # as jax raises for sizes that it must know
+                if all(t.is_static for t in types):
+                    raise
+                names = ", ".join(sorted(symbols_in(tuple(t.shape for t in types))))
+                raise JfuseError(
+                    "jax cannot trace the function for every size",
+                    found=" ".join(str(error).split())[:200],
+                    remedy=f"sizes=, a number for each of {names}",
+                ) from error
 
     @property
     def _taken(self) -> tuple[str, ...]:

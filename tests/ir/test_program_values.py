@@ -98,6 +98,16 @@ def test_a_jaxpr_keeps_open_sizes(lowered: jfuse.Model) -> None:
         jfuse.load(closed, [jnp.zeros((3, 8))])
 
 
+def test_a_size_that_jax_must_know_is_given() -> None:
+    import keras
+
+    model = jfuse.load(keras.Sequential([keras.Input((6, 3)), keras.layers.GRU(4)]))
+    (name,) = map(str, model.signature().graph.inputs[0].type.shape[:1])
+    with pytest.raises(jfuse.JfuseError, match=f"(?s)for every size.*sizes=, a number for each of {name}"):
+        model.jaxpr()
+    assert model.jaxpr(sizes={name: 2}).in_avals[0].shape == (2, 6, 3)
+
+
 def test_equations_are_replaced_in_bodies_too() -> None:
     def looped(x: Any) -> Any:
         return jax.lax.fori_loop(0, 3, lambda i, x: jnp.tanh(x) + 0.1, jnp.tanh(x))

@@ -139,7 +139,7 @@ def test_calls_in_a_row_go_on(source: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["reset", "io"])
-def test_modes_of_states(mode: str) -> None:
+def test_modes_of_states(mode: Any) -> None:
     function, options, call, spec = equinox()
     result = jfuse.convert(function, [spec], **options, state=mode)
     rows = [np.full(3, n, np.float32) for n in (1, 2, 5)]
