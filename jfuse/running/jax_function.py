@@ -108,11 +108,11 @@ class JaxFunction:
             except (TypeError, ValueError, NotImplementedError) as error:  # as jax raises for sizes that it must know
                 if all(t.is_static for t in types):
                     raise
-                names = ", ".join(sorted(symbols_in(tuple(t.shape for t in types))))
+                symbols = ", ".join(sorted(symbols_in(tuple(t.shape for t in types))))
                 raise JfuseError(
                     "jax cannot trace the function for every size",
                     found=" ".join(str(error).split())[:200],
-                    remedy=f"sizes=, a number for each of {names}",
+                    remedy=f"sizes=, a number for each of {symbols}",
                 ) from error
 
     @property

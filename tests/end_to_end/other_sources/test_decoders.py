@@ -40,7 +40,7 @@ def ratio(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
         *(pytest.param(w, r, marks=pytest.mark.slow) for w, r in ((5, None), (None, "dynamic"), (5, "int4_blocks"))),
     ],
 )
-def test_a_decoder_of_jax(window: int | None, recipe: str | None) -> None:
+def test_a_decoder_of_jax(window: int | None, recipe: Any) -> None:
     call = decoder(window=window)
     functions = {"prefill": call, "decode": call, "clear": lambda c, ids: (ids, jax.tree.map(jnp.zeros_like, c))}
     ids = {key: jax.ShapeDtypeStruct((1, PROMPT if key == "prefill" else 1), jnp.int32) for key in functions}
@@ -72,7 +72,7 @@ def test_a_symbol_of_the_users_keeps_its_constraint() -> None:
     ("window", "spelled_out", "recipe"),
     [(None, False, None), (5, True, None), (None, True, "dynamic"), (5, False, "int4_blocks")],
 )
-def test_a_decoder_of_pytorch(window: int | None, spelled_out: bool, recipe: str | None) -> None:
+def test_a_decoder_of_pytorch(window: int | None, spelled_out: bool, recipe: Any) -> None:
     torch: Any = pytest.importorskip("torch")
     from tests.models.torch_modules.decoder import Decoder
 

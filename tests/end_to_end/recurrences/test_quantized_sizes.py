@@ -37,7 +37,7 @@ def test_a_while_of_a_file_stays(gru: Any, tmp_path: Path, recipe: Any) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["dynamic", "float16"])
-def test_a_quantized_model_has_small_loops(gru: Any, recipe: str) -> None:
+def test_a_quantized_model_has_small_loops(gru: Any, recipe: Any) -> None:
     """Straight code, which is faster, would have five to seven times the bytes."""
     small = jfuse.convert(gru, quantize=recipe, verify=False)
     assert small.report.operators["while"] == 1
