@@ -117,7 +117,7 @@ STARTED = frozenset(
         "jfuse.running.litert_worker.litert",
         "jfuse.running.litert_worker.micro",
         "jfuse.running.programs.guard",  # as a program of its own
-        "jfuse.lowering.composites.suppression",  # a rule for those who ask for it: docs/adding-a-rule.md
+        "jfuse.lowering.composites.suppression",  # a rule for those who ask for it: docs/rules.md
     }
 )
 """Modules that no other imports: programs, and what users import."""

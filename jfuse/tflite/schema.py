@@ -111,12 +111,12 @@ def new_options(builtin: str) -> tuple[int, int, Any]:
 
 def subgraph_fields(table: Any) -> Sequence[str]:
     """The fields of an option table that name subgraphs: one index, or a vector of them."""
-    return () if table is None else _subgraph_fields(type(table))
+    return () if table is None else _subgraph_fields(type(table).__name__)
 
 
 @cache
-def _subgraph_fields(kind: type) -> tuple[str, ...]:
-    return tuple(field for field in vars(kind()) if _NAMES_SUBGRAPHS.search(field))
+def _subgraph_fields(kind: str) -> tuple[str, ...]:
+    return tuple(field for field in vars(getattr(generated, kind)()) if _NAMES_SUBGRAPHS.search(field))
 
 
 _NAMES_SUBGRAPHS = re.compile(r"SubgraphInd(ex|ices)$|^subgraph$|^calledComputations$")
