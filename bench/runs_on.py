@@ -1,13 +1,15 @@
 """Which runtime runs which model, and answers like TensorFlow: five calls in a row each.
 
     python -m bench.runs_on [--json bench/results/runs_on.json] [--python tflite-runtime=/path/to/python] [PART ...]
+    python -m bench.runs_on --columns CompiledModel "LiteRT.js" ... --json ...      # others stay as they were measured
     python -m bench.runs_on --markdown > docs/runs-on.md      # from the committed result
 
 Of a stream the five calls are pieces of one sequence, which TensorFlow gets as a whole; states that the file takes and
 returns are handed on from call to call.
 
-Every runtime runs in a process of its own. LiteRT and tflite-micro are those of this Python; others need one where they
-are installed (tflite-runtime 2.14 needs numpy < 2). A file is converted for the target of the runtime.
+Every runtime runs in a process of its own. LiteRT and tflite-micro are those of this Python; LiteRT.js runs in Chromium
+(`bench.runtimes.litert_js`), arm64 is emulated (`bench.runtimes.emulated`); others need a Python where they are
+installed (tflite-runtime 2.14 needs numpy < 2). A file is converted for the target of the runtime.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +35,18 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import jfuse
+from bench.runtimes import emulated, litert_js
 from bench.runtimes.models import Stream
 from jfuse.errors import JfuseError
+from jfuse.limits import Limits
 from jfuse.measure import relative_error
 from jfuse.proof.inputs import draws
+from jfuse.running.file_process import CompiledModelProcess
+from jfuse.running.interpreter import LiteRt
 from jfuse.running.micro import MicroInterpreter, has_micro, measured_arena
+from jfuse.running.programs.device import Device
 from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored
+from tests.browser import Browser, chromium, started
 
 RESULT = Path("bench/results/runs_on.json")
 WORKER = Path(__file__).parent / "runtimes" / "worker.py"
@@ -56,6 +66,9 @@ class Column:
 
 COLUMNS = (
     Column("ai-edge-litert", "litert"),
+    *(Column(f"arm64 {cpu}", "litert") for cpu in emulated.CPUS),
+    Column("CompiledModel", "compiled-model"),
+    Column("LiteRT.js", "compiled-model"),
     Column("tflite-runtime", "litert>=2.14"),
     Column("onert", "litert>=2.14"),
     Column("tflite-micro", "tflite-micro"),
@@ -67,12 +80,30 @@ COLUMNS = (
 Calls = Sequence[Sequence[np.ndarray]]
 
 
-def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """What each column says of one model."""
+@dataclass(frozen=True)
+class Place:
+    """Where runtimes are.   pythons: by name, those of other Pythons; browser: that of LiteRT.js; folder: for files"""
+
+    pythons: Mapping[str, str]
+    browser: Browser | None
+    folder: Path
+
+    def why_missing(self, runtime: str) -> str:
+        """Why a runtime does not run here; empty where it does."""
+        if runtime.startswith("arm64 "):
+            return emulated.why_missing()
+        if runtime == "LiteRT.js":
+            return litert_js.why_missing() if self.browser is None else ""
+        known = runtime in ("CompiledModel", *self.pythons) or (runtime == "tflite-micro" and has_micro())
+        return "" if known else "not installed"
+
+
+def measured(source: Any, place: Place, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:
+    """The word of each column on one model."""
     task = _streamed(source) if isinstance(source, Stream) else _called(source)
     files: dict[str, Any] = {}
     found = {}
-    for column in COLUMNS:
+    for column in columns:
         if column.target not in files:
             files[column.target] = _converted(task, column.target)
         lite = files[column.target]
@@ -80,11 +111,11 @@ def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str,
             found[column.runtime] = lite
         elif not column.runs:
             found[column.runtime] = "converts"
-        elif column.runtime != "tflite-micro" and column.runtime not in pythons:
-            found[column.runtime] = "not installed"
+        elif missing := place.why_missing(column.runtime):
+            found[column.runtime] = missing
         else:
-            found[column.runtime] = _told(lite, column.runtime, pythons, task, folder)
-    lite = files["tflite-micro"]
+            found[column.runtime] = _told(lite, column.runtime, place, task)
+    lite = files.get("tflite-micro", "")
     if not isinstance(lite, str) and has_micro():
         arena, _ = measured_arena(lite.program, lite.to_bytes())
         found["arena"] = "" if arena is None else str(arena.needed)
@@ -131,16 +162,16 @@ def _converted(task: _Task, target: Any) -> jfuse.Model | str:
         return f"no file: {' '.join(str(error.found or error.message).split())[:160]}"
 
 
-def _told(lite: jfuse.Model, runtime: str, pythons: Mapping[str, str], task: _Task, folder: Path) -> str:
+def _told(lite: jfuse.Model, runtime: str, place: Place, task: _Task) -> str:
     """Say that the answers are right, or what is wrong."""
     exposed = lite.program.signatures[0].exposed
     first = [*task.calls[0], *(np.asarray(state.initial.array) for state in exposed)]
     calls = [first, *task.calls[1:]]
     try:
-        if runtime == "tflite-micro":
-            answers = _in_micro(lite, calls)
+        if runtime in place.pythons:
+            answers = _in_a_process(lite, runtime, place.pythons[runtime], calls, place.folder)
         else:
-            answers = _in_a_process(lite, runtime, pythons[runtime], calls, folder)
+            answers = _by_name(lite, runtime, place, calls)
     except (JfuseError, RuntimeError) as error:
         return f"refused: {' '.join(str(getattr(error, 'found', '') or error).split())[-160:]}"
     errors = [
@@ -151,15 +182,37 @@ def _told(lite: jfuse.Model, runtime: str, pythons: Mapping[str, str], task: _Ta
     return "right" if max(errors) <= RIGHT else f"wrong: {max(errors):.1e}"
 
 
-def _in_micro(lite: jfuse.Model, calls: Calls) -> list[list[np.ndarray]]:
+def _by_name(lite: jfuse.Model, runtime: str, place: Place, calls: Calls) -> list[list[np.ndarray]]:
+    """Calls in a runtime whose inputs and outputs have names."""
     (signature,) = lite.program.signatures
     found: list[list[np.ndarray]] = []
-    with MicroInterpreter(lite.to_bytes()) as interpreter:
+    with _caller(lite, runtime, place) as run:
         for call in calls:
             states = found[-1][len(signature.output_names) - len(signature.exposed) :] if found else []
-            results = interpreter.run(dict(zip(signature.input_names, [*call, *states], strict=True)))
+            results = run(dict(zip(signature.input_names, [*call, *states], strict=True)))
             found.append([results[name] for name in signature.output_names])
     return found
+
+
+@contextmanager
+def _caller(lite: jfuse.Model, runtime: str, place: Place) -> Iterator[Callable[..., Mapping[str, np.ndarray]]]:
+    """The function of one call by names, of a file that is loaded as long as the block lasts."""
+    data = lite.to_bytes()
+    if runtime == "tflite-micro":
+        with MicroInterpreter(data) as micro:
+            yield micro.run
+    elif runtime == "CompiledModel":
+        with CompiledModelProcess(data, lite.program) as compiled:
+            yield compiled.run
+    elif runtime == "LiteRT.js":
+        assert place.browser is not None, "why_missing"
+        with litert_js.LiteRtJs(place.browser) as page:
+            page.load(data)
+            yield page.call
+    else:
+        device = Device(emulated.command(runtime.removeprefix("arm64 ")))
+        limits = Limits(seconds=LIMIT_S)
+        yield partial(LiteRt(data, limits=limits, device=device).run, lite.program.signatures[0].key)
 
 
 def _in_a_process(lite: jfuse.Model, runtime: str, python: str, calls: Calls, folder: Path) -> list[list[np.ndarray]]:
@@ -183,7 +236,7 @@ def _in_a_process(lite: jfuse.Model, runtime: str, python: str, calls: Calls, fo
 
 def markdown(result: Mapping[str, Any]) -> str:
     """The page of a result."""
-    names = [c.runtime for c in COLUMNS]
+    names = [c.runtime for c in COLUMNS if any(c.runtime in told for told in result["models"].values())]
     lines = [
         "# Runs on",
         "",
@@ -202,7 +255,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     ]
     notes: list[str] = []
     for model, told in result["models"].items():
-        cells = [_cell(told[n], notes) for n in names]
+        cells = [_cell(told.get(n, ""), notes) for n in names]
         lines.append(f"| {model} | {' | '.join(cells)} | {told.get('arena', '')} |")
     lines += ["", *(f"{i}. {note}" for i, note in enumerate(notes, 1)), ""]
     return "\n".join(lines)
@@ -220,10 +273,11 @@ def _cell(told: str, notes: list[str]) -> str:
 
 def main() -> None:
     """Measure, print a line for each model, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--python", action="append", default=[])
+    parser.add_argument("--columns", nargs="*", choices=[c.runtime for c in COLUMNS])
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
     if arguments.markdown:
@@ -232,31 +286,38 @@ def main() -> None:
     from bench.runtimes.models import MODELS
 
     pythons = {"ai-edge-litert": sys.executable} | dict(p.split("=", 1) for p in arguments.python)
-    found: dict[str, dict[str, str]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, build in MODELS.items():
-            if arguments.parts and not any(part in name for part in arguments.parts):
-                continue
-            started = time.perf_counter()
+    columns = [c for c in COLUMNS if not arguments.columns or c.runtime in arguments.columns]
+    names = [name for name in MODELS if not arguments.parts or any(part in name for part in arguments.parts)]
+    path: Path | None = arguments.json
+    old = json.loads(path.read_text()) if path is not None and path.exists() else {"versions": {}, "models": {}}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        executable = None if litert_js.why_missing() else chromium()
+        browser = None if executable is None else stack.enter_context(started(executable, folder / "profile"))
+        place = Place(pythons, browser, folder)
+        for name in names:
+            begun = time.perf_counter()
             try:
-                found[name] = measured(build(), pythons, Path(folder))
+                found = measured(MODELS[name](), place, columns)
             except Exception as error:  # a row of its own: the other models are measured all the same
-                found[name] = {c.runtime: f"no file: {type(error).__name__}: {error}"[:160] for c in COLUMNS}
-            print(f"{name} ({time.perf_counter() - started:.0f} s): {found[name]}", flush=True)
-    if arguments.json is not None:
-        if arguments.parts and arguments.json.exists():  # other rows stay as they were measured
-            found = json.loads(arguments.json.read_text())["models"] | found
-        result = {"machine": f"{platform.machine()}, one thread", "versions": _versions(pythons), "models": found}
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+                found = {c.runtime: f"no file: {type(error).__name__}: {error}"[:160] for c in columns}
+            print(f"{name} ({time.perf_counter() - begun:.0f} s): {found}", flush=True)
+            old["models"][name] = old["models"].get(name, {}) | found
+            if path is not None:  # other rows and columns stay as they were measured
+                versions = old["versions"] | {k: v for k, v in _versions(pythons, columns).items() if v}
+                result = {"machine": f"{platform.machine()}, one thread", "versions": versions, "models": old["models"]}
+                path.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _versions(pythons: Mapping[str, str]) -> dict[str, str]:
+def _versions(pythons: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:
     code = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
     ours = {**pythons, **({"tflite-micro": sys.executable} if has_micro() else {})}
-    return {
+    installed = {
         name: subprocess.run([python, "-c", code, name], capture_output=True, text=True, check=False).stdout.strip()
         for name, python in ours.items()
     }
+    asked = {c.runtime for c in columns}
+    return {k: v for k, v in {**installed, "LiteRT.js": litert_js.version()}.items() if k in asked}
 
 
 if __name__ == "__main__":

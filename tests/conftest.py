@@ -1,17 +1,18 @@
-"""What all tests share: quiet libraries, two CPU devices, golden texts."""
+"""What all tests share: quiet libraries, two CPU devices, golden texts, one browser."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.browser import NAMES, Browser, chromium, started
 from tests.memory import Keeper, without_collection
 
 # TensorFlow and jax read these when they start, so they stand before any import of them.
@@ -108,3 +109,13 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     """The test's golden text: test_gelu[f32] has golden/gelu-f32.txt."""
     name = re.sub(r"[^\w.=,]+", "-", request.node.name.removeprefix("test_")).strip("-")
     return Golden(request.path.parent / "golden" / f"{name}.txt", request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One headless Chromium for all tests of pages; skips where the machine has none."""
+    executable = chromium()
+    if executable is None:
+        pytest.skip(f"no Chromium: none of {', '.join(NAMES)} is on PATH")
+    with started(executable, tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome

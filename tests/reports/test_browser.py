@@ -14,7 +14,7 @@ from jfuse.ir.graph import Program
 from jfuse.report import Report
 from jfuse.reports import write_html
 from jfuse.verification.result import Verification
-from tests.reports.browser import Browser, Tab
+from tests.browser import Browser, Tab
 from tests.reports.small import BLOCK, blocks, difference, errors, loop, report, verification
 
 ENTER, DOWN, LEFT, RIGHT, END = ("Enter", 13), ("ArrowDown", 40), ("ArrowLeft", 37), ("ArrowRight", 39), ("End", 35)

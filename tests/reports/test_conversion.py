@@ -15,7 +15,7 @@ from jfuse.cli import app as cli
 from jfuse.errors import VerifyFailed
 from jfuse.reports import write_model_explorer
 from jfuse.verification.result import Verification
-from tests.reports.browser import Browser
+from tests.browser import Browser
 from tests.reports.shape import misfits
 from tests.reports.small import difference
 from tests.reports.test_as_json import SCHEMA

@@ -82,8 +82,10 @@ class Browser:
         found: dict[str, Any] = json.loads(message)
         return found
 
-    def open(self, file: Path, *, width: int = 1440, height: int = 900, dark: bool = False) -> Tab:
-        """A new tab with a file in it, loaded."""
+    def open(
+        self, page: Path | str, *, width: int = 1440, height: int = 900, dark: bool = False, logs: bool = False
+    ) -> Tab:
+        """A new tab with a page in it, loaded.   page: a file, or an address; logs: it may print while it loads"""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, session, target)
@@ -92,8 +94,8 @@ class Browser:
         tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         tab.call("Emulation.setEmulatedMedia", features=[scheme])
-        tab.call("Page.navigate", url=file.as_uri())
-        tab.until("document.readyState === 'complete' && document.body.dataset.ready === 'true'")
+        tab.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
+        tab.until("document.readyState === 'complete' && document.body.dataset.ready === 'true'", logs=logs)
         return tab
 
     def close(self) -> None:
@@ -125,11 +127,11 @@ class Tab:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    def until(self, condition: str) -> None:
-        """Wait for an expression to be true."""
+    def until(self, condition: str, *, logs: bool = False) -> None:
+        """Wait for an expression to be true.   logs: whether the page may print meanwhile"""
         deadline = time.monotonic() + _PATIENCE_S
         while not self.value(condition):
-            assert not self.complaints, self.complaints
+            assert logs or not self.complaints, self.complaints
             assert time.monotonic() < deadline, f"never true: {condition}"
             time.sleep(0.02)
 
