@@ -30,8 +30,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import jfuse
-from bench.quantize_recurrent import as_given
-from bench.quantize_recurrent import nearness as in_decibels
+from bench.quantize_recurrent import as_given, nearness
 from bench.runtimes.emulated import CPUS, command, versions, why_missing
 from jfuse.errors import JfuseError
 from jfuse.limits import Limits
@@ -43,7 +42,7 @@ MODES = ("int8", "int16x8", "dynamic", "float16", "int8_weights")
 INTEGERS = ("int8", "int16x8")
 WAYS = ("default", "without XNNPACK")
 CALLS, IMAGES = 4, 2
-LAST_BITS = 2.0**-20  # of the largest answer: what sums of floats in another order leave
+LAST_BITS_DB = 120.0  # what sums of floats in another order leave; a step of 16 bits is below 100
 LIMITS = Limits(seconds=600.0)  # of one call, in emulation
 Arrays = Mapping[str, np.ndarray]
 
@@ -58,7 +57,7 @@ class File:
     delegates: bool = True
 
     def compared(self, cpus: Sequence[str]) -> dict[str, Any]:
-        """How near XLA is to this machine, and each processor to it: as `nearness` has it, or why there is no answer."""
+        """How near XLA is to this machine, and each processor to it; why there is no answer otherwise."""
         here = self.answers(None)
         found = {} if self.xla is None else {"xla": nearness(self.xla, here)}
         for cpu in cpus:
@@ -78,18 +77,6 @@ class File:
 def flat(outputs: Arrays) -> np.ndarray:
     """All outputs of a call in a row, by name."""
     return np.concatenate([np.ravel(outputs[name]) for name in sorted(outputs)])
-
-
-def nearness(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float | str:
-    """The word "equal" where that is so in every bit, "last bits" where floats differ in these alone; else decibels.
-
-    Floats are what integers stand for, or sums of them: a step of 16 bits is 2^-16 of their range.
-    """
-    largest = max(np.abs(answer.astype(np.float64)).max(initial=0) for answer in wanted)
-    apart = max(np.abs(f.astype(np.float64) - w).max(initial=0) for f, w in zip(found, wanted, strict=True))
-    decibels = in_decibels(found, wanted)
-    is_float = all(answer.dtype.kind == "f" for answer in wanted)
-    return "last bits" if is_float and 0 < apart <= LAST_BITS * largest else decibels
 
 
 Measured = tuple[str, str, Callable[[], list[File]]]
@@ -180,7 +167,7 @@ def row_of(make: Callable[[], list[File]]) -> dict[str, Any]:
 
 
 def _order(nearness: float | str) -> float:
-    return nearness if isinstance(nearness, float) else {"equal": 1e9, "last bits": 1e8}.get(nearness, -1e9)
+    return nearness if isinstance(nearness, float) else {"equal": 1e9}.get(nearness, -1e9)
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -196,13 +183,16 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _equal(found: Sequence[float | str]) -> str:
-    """So many are equal, and the least decibels of the others."""
+    """So many are equal, so many but for last bits of floats, and the least decibels of the others."""
     decibels = [of for of in found if isinstance(of, float)]
-    others = [f"{found.count('last bits')} but for last bits"] if "last bits" in found else []
-    others += [f"{len(decibels)} from {min(decibels):.0f} dB"] if decibels else []
-    refused = sum(isinstance(of, str) and of not in ("equal", "last bits") for of in found)
-    others += [f"{refused} refused"] if refused else []
-    return ", ".join([f"{found.count('equal')} equal", *others]) if found else ""
+    others = [of for of in decibels if of < LAST_BITS_DB]
+    counts = {
+        "equal": found.count("equal"),
+        "but for last bits": len(decibels) - len(others),
+        f"from {min(others, default=0):.0f} dB": len(others),
+        "refused": len(found) - len(decibels) - found.count("equal"),
+    }
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
 
 def main() -> None:

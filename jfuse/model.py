@@ -289,8 +289,8 @@ class Model(Shown):
     def rounded_as(self, rounding: Rounding) -> Model:
         """The same model, whose quantized integers XLA rounds as a runtime does, in every bit.
 
-        rounding: "xnnpack" (LiteRT on its default path, which is the default here), "reference" (LiteRT's reference
-            kernels) or "tflm" (tflite-micro).
+        rounding: "xnnpack" (LiteRT on its default path on x86-64, which is the default here), "arm64" (the same on
+            arm64), "reference" (LiteRT's reference kernels) or "tflm" (tflite-micro).
         Raises JfuseError where an operator has no integer body in that rounding, and names the first.
         """
         need_choice("rounding", rounding, ROUNDINGS)

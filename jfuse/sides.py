@@ -12,7 +12,7 @@ from jfuse.frontends.jax_functions.source import is_jax_function
 from jfuse.ir.graph import Eqn
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.core.integer_types import is_quantized
+from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
@@ -139,7 +139,7 @@ def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
         runner = kind(sides.data, sides.model.program, sides.model.limits or DEFAULT_LIMITS)
         if any(isinstance(s, kind) for s in (*sides.subjects, sides.reference)):
             continue
-        if kind is not InMicro or not isinstance(sides.model, Model) or not _rounds_otherwise(sides.model):
+        if kind is not InMicro or not isinstance(sides.model, Model) or not _rounds_as(sides.model, "tflm"):
             sides = replace(sides, subjects=(*sides.subjects, runner))
         else:
             rounded = OnXla(sides.model.rounded_as("tflm"))
@@ -161,17 +161,21 @@ def with_device(sides: Sides, device: Device, runtimes: Sequence[str] = ()) -> S
         compiled = InCompiledModel(sides.data, program, limits, f"CompiledModel on {about.name}", device)
         compiled.process().close()  # it may not be there, which is told before anything slow
         runners.append(compiled)
+    if about.machine in _ARM64 and isinstance(sides.model, Model) and _rounds_as(sides.model, "arm64"):
+        rounded = OnXla(sides.model.rounded_as("arm64"))
+        return replace(sides, apart=(*sides.apart, *((r, rounded) for r in runners)), device=str(about))
     return replace(sides, subjects=(*sides.subjects, *runners), device=str(about))
 
 
+_ARM64 = ("aarch64", "arm64")
 _MICRO, _COMPILED = "tflite-micro", "compiled-model"
 _RUNNERS: Mapping[str, type[InMicro | InCompiledModel]] = {_MICRO: InMicro, _COMPILED: InCompiledModel}
 
 
-def _rounds_otherwise(model: Model) -> bool:
-    """Whether tflite-micro rounds a file's integers otherwise than LiteRT, and as integer bodies do."""
+def _rounds_as(model: Model, rounding: Rounding) -> bool:
+    """Whether a file has integers, and bodies for all of them in a rounding, which may not be that of LiteRT here."""
     has_integers = any(is_quantized(v.type) for g in model.program.graphs() for e in all_eqns(g) for v in e.outputs)
-    return has_integers and without_body(model.program.graphs(), "tflm") is None
+    return has_integers and without_body(model.program.graphs(), rounding) is None
 
 
 def with_installed(sides: Sides, runtimes: Sequence[str]) -> tuple[Sides, list[str]]:

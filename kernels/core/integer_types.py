@@ -12,10 +12,11 @@ from jfuse.ir.graph import Const, Eqn, Params, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 
-Rounding: TypeAlias = Literal["xnnpack", "reference", "tflm"]
+Rounding: TypeAlias = Literal["xnnpack", "reference", "tflm", "arm64"]
 """Whose integers: LiteRT's on its default path, its reference kernels' (BUILTIN_REF), tflite-micro's.
 
-The first are those of x86-64: what XNNPACK does not take, kernels compute that round otherwise on other processors.
+The first are those of x86-64, the last those of the same path on arm64: what XNNPACK does not take, kernels compute
+that round otherwise there.
 """
 ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 
@@ -47,6 +48,11 @@ class IntegerTypes:
             frozenset(i for i, a in enumerate(eqn.inputs) if isinstance(a, Const)),
             rounding,
         )
+
+    @property
+    def on_default_path(self) -> bool:
+        """Whether XNNPACK computes what it takes, on whatever processor."""
+        return self.rounding in ("xnnpack", "arm64")
 
     def quantization(self, operand: int) -> Quantization | None:
         """Of an operand; None where there is none, or it has no scale."""

@@ -62,7 +62,7 @@ def _leaky_relu(types: IntegerTypes, x: Array, /, *, alpha: float) -> Array:
         of_both = (multiplied(x, Multiplier.of(slope)) for slope in (above, below))
         return finished(jnp.where(x >= 0, *of_both), types.outputs[0])
     centred = np.arange(-128, 128) - types.zero_point(0)
-    if types.rounding == "xnnpack":
+    if types.on_default_path:
         factors = np.where(centred >= 0, *(int(np.rint(256 * slope)) for slope in (above, below)))
         steps = (centred * factors + 128) >> 8
     else:

@@ -59,7 +59,7 @@ def _is_power_of_two(t: TensorType) -> bool:
 
 
 def _on_xnnpack(types: IntegerTypes) -> bool:
-    return types.rounding == "xnnpack" and types.outputs[0].dtype is DType.i8
+    return types.on_default_path and types.outputs[0].dtype is DType.i8
 
 
 @add.quantized(_takes_sum)
@@ -78,7 +78,7 @@ def _sum(types: IntegerTypes, x: Array, y: Array, sign: int, activation: str) ->
     x, y = jnp.asarray(x), jnp.asarray(y)
     if _on_xnnpack(types):
         total = _sum_on_xnnpack(types, x, y, sign)
-    elif sign > 0 and types.rounding == "xnnpack" and x.shape == y.shape:
+    elif sign > 0 and types.on_default_path and x.shape == y.shape:
         total = _sum_by_place(types, x, y)
     else:
         total = _sum_in_fixed_point(types, x, y, sign, multiplied)

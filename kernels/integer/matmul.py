@@ -67,9 +67,10 @@ def _fully_connected(
     else:
         total = integer_products(rows, weights) - types.zero_point(0) * by_unit
     total = total if bias is None else total + bias
-    if is_wide and types.rounding == "xnnpack" and bias is None and quantized_bias_type is not DType.i64:
-        steps = multiplied_half_up(total, Multiplier.of(product_scales(types, 0, 1)))
-    elif types.rounding == "reference" or (is_wide and types.rounding == "xnnpack"):
+    if is_wide and types.on_default_path and bias is None and quantized_bias_type is not DType.i64:
+        by = Multiplier.of(product_scales(types, 0, 1))
+        steps = multiplied_once(total, by) if types.rounding == "arm64" else multiplied_half_up(total, by)
+    elif types.rounding == "reference" or (is_wide and types.on_default_path):
         steps = half_away_from_zero(total.astype(jnp.float64) * product_scales(types, 0, 1))
     else:
         steps = rescaled(types, total)
@@ -99,6 +100,6 @@ def _batch_matmul(types: IntegerTypes, x: Array, y: Array, /, *, adj_x: bool, ad
         steps = multiplied_wide(total.astype(np.int64), by)
         return finished(in_32_bits(steps), types.outputs[0])  # as the kernel keeps it: the largest wrap around
     total = total.astype(np.int32)
-    once = types.rounding == "xnnpack" and types.zero_point(1) == 0
+    once = types.on_default_path and types.zero_point(1) == 0
     steps = multiplied_once(total, by) if once else multiplied(total, by)
     return finished(steps, types.outputs[0])

@@ -38,7 +38,7 @@ def _reduced(types: IntegerTypes, x: Array, axes: Any, keep_dims: bool, *, is_me
     total = x.sum(axis, keepdims=keep_dims, dtype=np.int32)
     count = int(np.prod([x.shape[a] for a in axis])) if is_mean else 1
     scale = float(types.scale(0)) / float(types.output_scale())
-    if types.rounding == "xnnpack" and is_of_bytes(types):
+    if types.on_default_path and is_of_bytes(types):
         steps: Array = to_nearest_even(total.astype(np.float32) * np.float32(np.float32(scale) / np.float32(count)))
     else:
         steps = multiplied(total, _over(Multiplier.of(scale), count))

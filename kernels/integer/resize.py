@@ -27,7 +27,7 @@ def _resize_bilinear(
 ) -> Array:
     x = jnp.asarray(x).astype(np.int32)
     sizes = zip(x.shape[1:3], size, strict=True)
-    if types.rounding == "xnnpack":
+    if types.on_default_path:
         return _mixed_by_xnnpack(x, [_between(*n, align_corners, half_pixel_centers) for n in sizes])
     return _mixed(x, [_in_steps(*n, align_corners, half_pixel_centers) for n in sizes])
 

@@ -72,7 +72,7 @@ def _quantize(types: IntegerTypes, x: Array, /) -> Array:
         return finished(_steps(types, x), types.outputs[0])
     centred = x.astype(np.int32) - types.zero_point(0)
     is_of_bytes = types.outputs[0].dtype is types.dtypes(0)[0] is not DType.i16
-    if types.rounding == "xnnpack" and is_of_bytes and _on_xnnpack(types):
+    if types.on_default_path and is_of_bytes and _on_xnnpack(types):
         steps = (centred * int(np.rint(256 * _ratio(types))) + 128) >> 8
     else:
         steps = multiplied(centred, Multiplier.of(float(types.scale(0)) / float(types.output_scale())))
@@ -85,7 +85,7 @@ def _ratio(types: IntegerTypes) -> np.float32:
 
 def _steps(types: IntegerTypes, x: Array) -> Array:
     scale = types.output_scale()
-    if types.rounding != "xnnpack":
+    if not types.on_default_path:
         return half_away_from_zero(divided(x, float(scale)))
     steps = to_nearest_even(x * (np.float32(1) / scale))
     if types.outputs[0].dtype is not DType.i16:

@@ -36,7 +36,7 @@ def _softmax(types: IntegerTypes, x: Array, /, *, beta: float) -> Array:
         return softmax_of_words(types, x, beta)
     x = jnp.asarray(x).astype(np.int32)
     below = x.max(-1, keepdims=True) - x
-    return _in_floats(types, below, beta) if types.rounding == "xnnpack" else _in_fixed_point(types, below, beta)
+    return _in_floats(types, below, beta) if types.on_default_path else _in_fixed_point(types, below, beta)
 
 
 def _in_floats(types: IntegerTypes, below: Array, beta: float) -> Array:

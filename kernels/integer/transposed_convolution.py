@@ -26,7 +26,7 @@ def _takes(types: IntegerTypes, options: Params) -> bool:
         return False
     if options["fused_activation_function"] not in CLAMPS or options["quantized_bias_type"] is DType.i32:
         return False
-    if types.rounding == "xnnpack" and _has_gaps(types, options):
+    if types.on_default_path and _has_gaps(types, options):
         return False  # where no weight reaches, LiteRT 2.3.0 rounds in another way
     constant = {0, 1} | ({3} if bias else set()) <= types.constants
     scales = (len(of.scale) == 1 or of.axis == 0) and not of.block_size and not any(of.zero_point)

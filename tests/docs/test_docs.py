@@ -8,11 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import latency
 from bench.runs_on import markdown
 from jfuse.lowering.defaults import default_rules
 from tests.generated import COMMAND
@@ -190,6 +192,19 @@ def test_the_page_of_runtimes_is_that_of_the_committed_result() -> None:
     result = json.loads((ROOT / "bench" / "results" / "runs_on.json").read_text())
     assert len(result["models"]) >= 40
     assert markdown(result) == (ROOT / "docs" / "runs-on.md").read_text(), COMMAND
+
+
+def test_the_table_of_forms_is_that_of_the_result() -> None:
+    us = {f"{form} in {api}": 10.0 * n for n, (api, form) in enumerate(product(latency.APIS, latency.FORMS), 1)}
+    rows = [{"units": 8, "steps": 10, "batch": 1, "us": us}]
+    page = latency.with_table("# Targets\n", rows)
+    assert "| 8 | 10 | 1 | 10 | 2.00 | 3.00 | 4.00 | 5.00 | 7.00 |" in page
+    assert latency.with_table(page, rows) == page
+    result = ROOT / "bench" / "results" / "latency_forms.json"
+    targets = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
+    assert result.exists() == (latency.MARKS[0] in targets)
+    if result.exists():
+        assert latency.with_table(targets, json.loads(result.read_text())["rows"]) == targets
 
 
 def test_what_readme_promises_microcontrollers_is_measured() -> None:

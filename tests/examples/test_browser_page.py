@@ -38,7 +38,7 @@ def test_a_file_for_interpreter_alone_is_refused(browser: Browser) -> None:
     """And the page shows what the next one answers."""
     model = keras.Sequential([keras.Input(batch_shape=(1, 4, 3)), keras.layers.LSTM(5)])
     with LiteRtJs(browser) as page:
-        with pytest.raises(jfuse.JfuseError, match="LiteRT.js does not run the file"):
+        with pytest.raises(jfuse.JfuseError, match=r"LiteRT\.js does not run the file"):
             page.load(jfuse.convert(model, verify=False).to_bytes())
         page.load(jfuse.convert(model, target="compiled-model", verify=False).to_bytes())
         page.show()

@@ -60,6 +60,14 @@ def test_own_lstm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert relative_error(found[name], wanted.numpy()) < 1e-5  # 20-term sums in f32 over 12 steps
 
 
+def test_compiled_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = runpy.run_path(str(EXAMPLES / "compiled_model.py"))
+    ran["model"].layers[1].reset_states()
+    for x, answer in zip(ran["pieces"], ran["answers"], strict=True):
+        assert relative_error(answer[None], np.asarray(ran["model"](x))) < 1e-5  # 20-term sums in f32 over 8 steps
+
+
 def test_micro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The program needs tflite-micro's library; what needs none is compiled here, and the model runs."""
     pytest.importorskip("tflite_micro", reason="the wheel is for Python 3.11 alone")

@@ -35,7 +35,7 @@ def rescaled(types: IntegerTypes, total: Array, x: int = 0) -> Array:
     """
     if types.dtypes(x) == (DType.i16,):
         return multiplied_wide(total, Multiplier.of(product_scales(types, x, 1)))
-    if types.rounding == "xnnpack":
+    if types.on_default_path:
         steps: Array = to_nearest_even(total.astype(np.float32) * float_scales(types, x, 1))
         return steps
     return multiplied(total, Multiplier.of(product_scales(types, x, 1)))

@@ -25,7 +25,7 @@ def of_words(x: Array, table: np.ndarray) -> Array:
 
 def logistic_of(types: IntegerTypes) -> np.ndarray:
     """i16[65536]: 1 / (1 + exp(-x)).   Source: tflite/kernels/internal/reference/integer_ops/logistic.h"""
-    if power_near(types.scale(0)) == -12 and types.rounding == "xnnpack":
+    if power_near(types.scale(0)) == -12 and types.on_default_path:
         return table_of("logistic", _WHOLE)
     return interpolated_logistic(types.scale(0))
 
@@ -43,7 +43,7 @@ def interpolated_logistic(scale: np.float32) -> np.ndarray:
 def tanh_of(types: IntegerTypes) -> np.ndarray:
     """i16[65536]: tanh(x).   Source: tflite/kernels/internal/reference/integer_ops/tanh.h"""
     steps = power_near(types.scale(0))
-    if steps is not None and -12 <= steps <= -11 and types.rounding == "xnnpack":
+    if steps is not None and -12 <= steps <= -11 and types.on_default_path:
         entering = np.clip(np.arange(-32768, 32768) << (steps + 12), -32768, 32767)
         exact: np.ndarray = table_of("tanh", _WHOLE)[entering + 32768]
         return exact

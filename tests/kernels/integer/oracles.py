@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from bench.runtimes import emulated
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import Rounding
 from jfuse.kernels.core.op import TflOp
+from jfuse.limits import Limits
+from jfuse.running.interpreter import LiteRt
+from jfuse.running.programs.device import Device
 from jfuse.running.runner import Runner
 from jfuse.tflite.write.file import to_bytes
 from tests.corpus.quantized import apply
@@ -60,10 +65,20 @@ def first_states(graph: Graph, states: int) -> list[np.ndarray]:
     return [np.full(_shape(v), zero, v.type.dtype.numpy) for v, zero in zip(held, zeros, strict=True)]
 
 
+def need_runtime(rounding: Rounding) -> None:
+    """Skip a test where the runtime of a rounding is not installed."""
+    if rounding == "tflm":
+        pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    if rounding == "arm64" and (missing := emulated.why_missing()):
+        pytest.skip(missing)
+
+
 def in_runtime(data: bytes, rounding: Rounding, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
     """The outputs of calls of a file in the runtime that a rounding is named after, without its variables."""
     if rounding == "tflm":
         return _in_micro(data, calls)
+    if rounding == "arm64":
+        return _on_arm64(data, calls)
     interpreter = Interpreter(model_content=data, num_threads=1, experimental_op_resolver_type=_RESOLVERS[rounding])
     interpreter.allocate_tensors()
     found = []
@@ -86,6 +101,13 @@ def _in_micro(data: bytes, calls: Sequence[Sequence[np.ndarray]]) -> list[list[n
         interpreter.invoke()
         found.append([np.array(interpreter.get_output(i)) for i in range(count)])
     return found
+
+
+def _on_arm64(data: bytes, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    lite = LiteRt(data, limits=Limits(seconds=600), device=Device(emulated.command("cortex-a76")))
+    ((key, (names, outputs)),) = lite.signatures().items()
+    answers = (lite.run(key, dict(zip(sorted(names), call, strict=True))) for call in calls)
+    return [[answer[name] for name in sorted(outputs)] for answer in answers]
 
 
 def on_xla(

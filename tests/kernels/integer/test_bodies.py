@@ -12,7 +12,7 @@ from jfuse.ir.graph import Const
 from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import Rounding
 from jfuse.kernels.core.op import TflOp, builtin_ops
-from tests.kernels.integer.oracles import drawn, file_of, in_runtime, on_xla, one, tensor
+from tests.kernels.integer.oracles import drawn, file_of, in_runtime, need_runtime, on_xla, one, tensor
 from tests.kernels.integer.rows import ROWS, Row
 
 _FURTHER = frozenset({"LSTM in tflite-micro", "LSTM of one step"})  # quick, beside each op's first form
@@ -33,8 +33,7 @@ def _cases() -> Iterator[object]:
 
 @pytest.mark.parametrize(("row", "rounding", "count"), list(_cases()))
 def test_equal_in_every_bit(row: Row, rounding: Rounding, count: int) -> None:
-    if rounding == "tflm":
-        pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    need_runtime(rounding)
     rng = np.random.default_rng(count)
     for _ in range(count):
         graph = row.draw(rng)
@@ -76,8 +75,7 @@ def test_few_sums_of_16_bits_round_by_their_place(size: int) -> None:
 @pytest.mark.parametrize("ratio", [301.5, 1 / 300.7])
 def test_few_bytes_in_steps_of_another_size(rounding: Rounding, ratio: float) -> None:
     """XNNPACK leaves ratios of scales beyond 128 and 1/256 to LiteRT's own kernel."""
-    if rounding == "tflm":
-        pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    need_runtime(rounding)
     x, result = tensor(1, 15, scale=0.01 * ratio, zero_point=-5), tensor(1, 15, scale=0.01, zero_point=7)
     graph = one(ops.quantize, [x], result)
     assert all(eqn.op.takes_integers(eqn, rounding) for eqn in graph.eqns)
@@ -101,6 +99,7 @@ def test_products_in_tflite_micro_have_their_scale_in_64_bits() -> None:
 @pytest.mark.parametrize("rounding", get_args(Rounding))
 def test_means_of_16_bits_have_their_scale_in_the_kernels_bits(rounding: Rounding) -> None:
     """One in some 4,000 tells a ratio of scales in f64 from one in f32."""
+    need_runtime(rounding)
     shape, (scale, of_mean) = (1, 1 << 14, 1, 8), (3.0782196e-06, 2.1587968e-07)
     x, result = tensor(*shape, dtype="i16", scale=scale), tensor(*shape[:3], 1, dtype="i16", scale=of_mean)
     graph = one(ops.mean, [x, Const(np.array([3], np.int32))], result, keep_dims=True)
@@ -121,7 +120,8 @@ def test_every_rounding_is_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rounding"), [("LSTM of one step", "tflm"), ("LSTM with a norm", "tflm"), ("SUM", "reference")]
+    ("name", "rounding"),
+    [("LSTM of one step", "tflm"), ("LSTM with a norm", "tflm"), ("LSTM with a norm", "arm64"), ("SUM", "reference")],
 )
 def test_what_no_body_computes(name: str, rounding: Rounding) -> None:
     graph = ROWS[name].draw(np.random.default_rng(0))
