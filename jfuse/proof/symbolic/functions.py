@@ -1,0 +1,290 @@
+"""Functions of forms over the real numbers, each in the one spelling that all of its spellings come to.
+
+sigmoid becomes tanh; max, min and clips become relu; a choice becomes a product with a bool, which is 0 or 1; division
+is a product with a reciprocal. Odd functions take rows of one sign. All else is an atom of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from jfuse.proof.symbolic.atoms import Atoms
+from jfuse.proof.symbolic.forms import ULP, Form, Instance, Picks, Stopped, added, equal, limit, present, scaled
+
+_FEW = 4  # different factors for which a product with a matrix is written out
+
+
+def number(form: Form, value: float) -> Form:
+    """A constant of the axes of a form."""
+    return Form(form.axes, {}, np.full(form.rows, value), 0.0)
+
+
+def minus(a: Form, b: Form) -> Form:
+    """a - b."""
+    return added(a, b.scale(-1.0))
+
+
+def function(atoms: Atoms, op: Hashable, form: Form, exact: Callable[[np.ndarray], np.ndarray] | None = None) -> Form:
+    """The atoms of a function; of constants its value, where `exact` computes it."""
+    if form.is_constant and exact is not None:
+        return _folded(form, exact)
+    return atoms.function(op, [form])
+
+
+def _folded(form: Form, exact: Callable[[np.ndarray], np.ndarray]) -> Form:
+    with np.errstate(all="ignore"):
+        value, low, high = (np.asarray(exact(form.constant + e), np.float64) for e in (0.0, -form.error, form.error))
+    if not all(np.isfinite(v).all() for v in (value, low, high)):
+        raise Stopped("a constant that is no real number")
+    if form.error and (np.sign(form.constant - form.error) != np.sign(form.constant + form.error)).any():
+        raise Stopped("a function of a constant that may be 0")
+    spread = float((high - low).max(initial=0.0) - (high - low).min(initial=0.0))  # the functions are monotone there
+    return Form(form.axes, {}, value, spread + 8 * ULP * float(np.abs(value).max(initial=0.0)))
+
+
+def odd(atoms: Atoms, op: str, form: Form, exact: Callable[[np.ndarray], np.ndarray]) -> Form:
+    """A function with f(-x) = -f(x)."""
+    if form.is_constant:
+        return _folded(form, exact)
+    sign = np.where(atoms.evaluated(form) < 0, -1.0, 1.0)
+    return atoms.function(op, [form.scale(sign)]).scale(sign)
+
+
+def tanh(atoms: Atoms, form: Form) -> Form:
+    """The hyperbolic tangent."""
+    return odd(atoms, "tanh", form, np.tanh)
+
+
+def sigmoid(atoms: Atoms, form: Form) -> Form:
+    """1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2."""
+    return tanh(atoms, form.scale(0.5)).scale(0.5).plus(0.5)
+
+
+def _unit(form: Form) -> tuple[Form, np.ndarray]:
+    """The rows divided by their largest coefficient, and these: functions of the sign do not change by it."""
+    size = np.zeros(form.rows)
+    for block in form.blocks.values():
+        entries = np.where(block.atoms >= 0, block.scale, 0.0)[:, None] if isinstance(block, Picks) else block
+        size = np.maximum(size, np.abs(entries).max(axis=1, initial=0.0))
+    size = np.where(size > 0, size, 1.0)
+    return (form, size) if (size == 1.0).all() else (form.scale(1.0 / size, ULP), size)
+
+
+def relu(atoms: Atoms, form: Form) -> Form:
+    """max(x, 0), of rows of one sign: relu(-x) = relu(x) - x. Clips of clips come to a sum of two."""
+    if form.is_constant:
+        return Form(form.axes, {}, np.maximum(form.constant, 0.0), form.error)
+    clipped = _clip_of_clip(atoms, form)
+    if clipped is not None:
+        return clipped
+    unit, size = _unit(form)
+    negative = atoms.evaluated(unit) < 0
+    sign = np.where(negative, -1.0, 1.0)
+    result = atoms.function("relu", [unit.scale(sign)]).scale(size, ULP if (size != 1.0).any() else 0.0)
+    return added(result, form.scale(np.where(negative, 1.0, 0.0)))
+
+
+def _clip_of_clip(atoms: Atoms, form: Form) -> Form | None:
+    """relu(w - relu(w - d)) = relu(w) - relu(w - d), and relu(relu(r) - d) = relu(r - d), for d >= 0; else None."""
+    for instance, block in form.blocks.items():
+        whole = isinstance(block, Picks) and (block.atoms >= 0).all() and atoms.of(instance).op == "relu"
+        if not whole or not isinstance(block, Picks):
+            continue
+        inner = _inner(atoms, instance, block, form)
+        if len(form.blocks) == 1 and (block.scale > 0).all() and (form.constant <= 0).all():
+            factors = block.scale
+            return relu(atoms, added(inner.scale(factors), number(form, 0.0)).plus(form.constant))
+        if (block.scale < 0).all():
+            factors = -block.scale
+            subtracted = inner.scale(factors)
+            upper = added(form, atom_form(form, instance, Picks(block.atoms, factors)))
+            gap = minus(upper, subtracted)
+            if gap.is_constant and (gap.constant >= 0).all():
+                return minus(relu(atoms, upper), relu(atoms, subtracted))
+    return None
+
+
+def _inner(atoms: Atoms, instance: Instance, block: Picks, like: Form) -> Form:
+    rows = atoms.rows_of(instance, block.atoms)
+    return Form(like.axes, rows.blocks, rows.constant, rows.error)
+
+
+def atom_form(like: Form, instance: Instance, block: Picks | np.ndarray) -> Form:
+    """A block alone."""
+    return Form(like.axes, {instance: block}, np.zeros(like.rows), 0.0)
+
+
+def maximum(atoms: Atoms, a: Form, b: Form) -> Form:
+    """max(a, b) = b + relu(a - b)."""
+    return added(b, relu(atoms, minus(a, b)))
+
+
+def minimum(atoms: Atoms, a: Form, b: Form) -> Form:
+    """min(a, b) = a - relu(a - b)."""
+    return minus(a, relu(atoms, minus(a, b)))
+
+
+def positive(atoms: Atoms, form: Form) -> Form:
+    """1 where the row is above 0, else 0."""
+    if form.is_constant:
+        if form.error and (np.abs(form.constant) <= form.error).any():
+            raise Stopped("a comparison of rounded constants")
+        return Form(form.axes, {}, (form.constant > 0).astype(np.float64), 0.0)
+    unit, _ = _unit(form)
+    return atoms.function("positive", [unit], is_bool=True)
+
+
+def zero(atoms: Atoms, form: Form) -> Form:
+    """1 where the row is 0, else 0."""
+    if form.is_constant:
+        if form.error:
+            raise Stopped("a comparison of rounded constants")
+        return Form(form.axes, {}, (form.constant == 0).astype(np.float64), 0.0)
+    unit, _ = _unit(form)
+    sign = np.where(atoms.evaluated(unit) < 0, -1.0, 1.0)
+    return atoms.function("zero", [unit.scale(sign)], is_bool=True)
+
+
+def choice(atoms: Atoms, flag: Form, yes: Form, no: Form) -> Form:
+    """`yes` where the bool is 1, else `no`."""
+    return added(no, product(atoms, flag, minus(yes, no)))
+
+
+def reciprocal(atoms: Atoms, form: Form) -> Form:
+    """1 / x; of a + b exp(u), for a = b, a sigmoid of -u."""
+    if form.is_constant:
+        return _folded(form, lambda x: 1.0 / x)
+    known = _sigmoid_of(atoms, form)
+    if known is not None:
+        return known
+    unit, size = _unit(form)
+    if (size == 1.0).all():
+        return atoms.function("reciprocal", [unit])
+    return atoms.function("reciprocal", [unit]).scale(1.0 / size, ULP)
+
+
+def _sigmoid_of(atoms: Atoms, form: Form) -> Form | None:
+    if len(form.blocks) != 1:
+        return None
+    ((instance, block),) = form.blocks.items()
+    if not isinstance(block, Picks) or atoms.of(instance).op != "exp" or (block.atoms < 0).any():
+        return None
+    if not (block.scale == form.constant).all() or form.error:
+        return None
+    return sigmoid(atoms, _inner(atoms, instance, block, form).scale(-1.0)).scale(1.0 / form.constant, ULP)
+
+
+def quotient(atoms: Atoms, a: Form, b: Form) -> Form:
+    """a / b."""
+    if b.is_constant:
+        if (np.abs(b.constant) <= b.error).any():
+            raise Stopped("a division by 0")
+        relative = ULP + float((b.error / np.abs(b.constant)).max(initial=0.0))
+        exact = not b.error and bool((np.frexp(np.abs(b.constant))[0] == 0.5).all())
+        return a.scale(1.0 / b.constant, 0.0 if exact else relative)
+    return product(atoms, a, reciprocal(atoms, b))
+
+
+def product(atoms: Atoms, a: Form, b: Form) -> Form:
+    """a * b, written out as a sum of products of atoms; a matrix with many different factors counts as an atom."""
+    if a.is_constant or b.is_constant:
+        constant, other = (a, b) if a.is_constant else (b, a)
+        result = other.scale(constant.constant)
+        error = result.error + constant.error * (other.magnitude + other.error)
+        return Form(result.axes, result.blocks, result.constant, error)
+    for flag, other in ((a, b), (b, a)):
+        ramp = _ramp(atoms, _without_constant(flag), other)
+        if ramp is not None:
+            return added(other.scale(flag.constant), ramp)
+    a, b = _simple(atoms, a, b), _simple(atoms, b, a)
+    result = added(a.scale(b.constant), _without_constant(b).scale(a.constant))
+    for first, mine in a.blocks.items():
+        for second, other in b.blocks.items():
+            result = added(result, _blocks_product(atoms, a, (first, mine), (second, other)))
+    spread = a.error * b.magnitude + b.error * a.magnitude + a.error * b.error + ULP * a.magnitude * b.magnitude
+    return Form(result.axes, result.blocks, result.constant, result.error + spread)
+
+
+def _without_constant(form: Form) -> Form:
+    return Form(form.axes, form.blocks, np.zeros(form.rows), form.error)
+
+
+def _ramp(atoms: Atoms, flag: Form, other: Form) -> Form | None:
+    """positive(r) * k r = k relu(r); None where the factors are something else."""
+    if len(flag.blocks) != 1 or flag.constant.any() or flag.error:
+        return None
+    ((instance, block),) = flag.blocks.items()
+    if not isinstance(block, Picks) or atoms.of(instance).op != "positive" or (block.atoms < 0).any():
+        return None
+    inner = _inner(atoms, instance, block, other)
+    below = atoms.evaluated(inner)
+    if (np.abs(below) < 1e-6).any():
+        return None
+    factors = atoms.evaluated(other) / below
+    factors = np.where(np.abs(factors - np.round(factors)) < 1e-12, np.round(factors), factors)
+    if not equal(inner.scale(factors, 64 * ULP), other, atoms.allowance):
+        return None
+    return relu(atoms, inner).scale(factors * block.scale, 64 * ULP)
+
+
+def _simple(atoms: Atoms, form: Form, other: Form) -> Form:
+    """The form with what is a matrix as one atom in each row, unless the other factor is nearly the same in all rows."""
+    dense = {i: b for i, b in form.blocks.items() if not isinstance(b, Picks)}
+    picked = {i: _as_picks(b) for i, b in dense.items()}
+    blocks = {i: b if picked.get(i) is None else picked[i] for i, b in form.blocks.items()}
+    dense = {i: b for i, b in blocks.items() if not isinstance(b, Picks)}
+    few = not dense or all(isinstance(b, Picks) and len(np.unique(b.atoms)) <= _FEW for b in other.blocks.values())
+    if few:
+        return Form(form.axes, {i: b for i, b in blocks.items() if b is not None}, form.constant, form.error)
+    row = atoms.function("row", [Form(form.axes, dense, np.zeros(form.rows), form.error)])
+    rest = {i: b for i, b in blocks.items() if i not in dense and b is not None}
+    return added(Form(form.axes, rest, form.constant, form.error), row)
+
+
+def _as_picks(block: np.ndarray) -> Picks | None:
+    """The block with one atom in each row, where it has no more; else None."""
+    if isinstance(block, Picks) or (np.count_nonzero(block, axis=1) > 1).any():
+        return None
+    atoms = np.abs(block).argmax(axis=1)
+    scale = block[np.arange(len(block)), atoms]
+    return Picks(np.where(scale == 0, -1, atoms), scale)
+
+
+def _blocks_product(
+    atoms: Atoms, like: Form, first: tuple[Instance, Picks | np.ndarray], second: tuple[Instance, Picks | np.ndarray]
+) -> Form:
+    (a, mine), (b, other) = first, second
+    if isinstance(mine, Picks) and isinstance(other, Picks):
+        return _picks_product(atoms, like, (a, mine), (b, other))
+    if isinstance(mine, Picks):
+        return _blocks_product(atoms, like, second, first)
+    if not isinstance(other, Picks):
+        raise Stopped("a product of two matrices")
+    result = Form(like.axes, {}, np.zeros(like.rows), 0.0)
+    for factor in np.unique(other.atoms[other.atoms >= 0]):
+        here = np.where(other.atoms == factor, other.scale, 0.0)
+        columns = np.arange(mine.shape[1])
+        factors = [*atoms.factors_of(a, columns), *atoms.factors_of(b, np.full(len(columns), factor))]
+        for places, instance, which in atoms.product(factors):
+            limit(like.rows * (int(which.max()) + 1))
+            block = np.zeros((like.rows, int(which.max()) + 1))
+            np.add.at(block.T, which, scaled(mine, here).T[places])
+            result = added(result, atom_form(like, instance, block))
+    return result
+
+
+def _picks_product(atoms: Atoms, like: Form, first: tuple[Instance, Picks], second: tuple[Instance, Picks]) -> Form:
+    (a, mine), (b, other) = first, second
+    (rows,) = np.nonzero(present(mine) & present(other))
+    result = Form(like.axes, {}, np.zeros(like.rows), 0.0)
+    if not rows.size:
+        return result
+    factors = [*atoms.factors_of(a, mine.atoms[rows]), *atoms.factors_of(b, other.atoms[rows])]
+    scale = mine.scale * other.scale
+    for places, instance, which in atoms.product(factors):
+        picked = np.full(like.rows, -1)
+        picked[rows[places]] = which
+        result = added(result, atom_form(like, instance, Picks(picked, np.where(picked >= 0, scale, 0.0))))
+    return result
