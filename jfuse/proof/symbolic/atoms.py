@@ -20,6 +20,7 @@ from jfuse.proof.symbolic.forms import (
     taken,
 )
 
+_SMALL = 0.05  # the size of values for which wide gates do not saturate
 _CLOSE = 1e-9  # between evaluations of rows that may be equal: which are is decided entry by entry
 
 
@@ -42,10 +43,14 @@ class Family:
 
 
 class Atoms:
-    """All families of one proof, for both of its sides.   allowance: as of `forms.difference`"""
+    """All families of one proof, for both of its sides.
+
+    allowance: as of `forms.difference`. is_trial: whether numbers are tried, of which nothing is proven.
+    """
 
     def __init__(self, allowance: float = 0.0) -> None:
         self.allowance = allowance
+        self.is_trial = False
         self.families: list[Family] = []
         self._by_key: dict[Hashable, list[int]] = {}
         self._points: dict[Instance, np.ndarray] = {}
@@ -80,12 +85,12 @@ class Atoms:
         return self._points[instance]
 
     def evaluated(self, form: Form, *, as_values: bool = False) -> np.ndarray:
-        """The rows of a form at the point.   as_values: bools are 0 or 1; f64[rows]"""
+        """The rows of a form at the point.   as_values: bools are 0 or 1, all else is small; f64[rows]"""
         total = form.constant.copy()
         for instance, block in form.blocks.items():
             point = self.point(instance)
-            if as_values and self.of(instance).is_bool:
-                point = (point > 0).astype(np.float64)
+            if as_values:
+                point = (point > 0).astype(np.float64) if self.of(instance).is_bool else _SMALL * point
             if isinstance(block, Picks):
                 total += np.where(block.atoms >= 0, block.scale * point[block.atoms], 0.0)
             else:
@@ -166,9 +171,9 @@ class Atoms:
         atoms: np.ndarray,
     ) -> None:
         family = self.families[number]
-        nearest = _nearest(family.keys, keys[left])
-        close = np.abs(family.keys[nearest] - keys[left]) <= _closeness(keys[left], self.allowance)
-        rows, candidates = left[close], nearest[close]
+        places = nearest(family.keys, keys[left])
+        close = np.abs(family.keys[places] - keys[left]) <= _closeness(keys[left], self.allowance)
+        rows, candidates = left[close], places[close]
         if not rows.size:
             return
         differs = np.zeros(len(rows), bool)
@@ -297,7 +302,8 @@ def _flat(form: Form, rows: np.ndarray) -> Form:
     return form.take(rows, ((part,),))
 
 
-def _nearest(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def nearest(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each wanted number the place of the key that is nearest."""
     order = np.argsort(keys)
     ranked = keys[order]
     right = np.clip(np.searchsorted(ranked, wanted), 0, len(keys) - 1)

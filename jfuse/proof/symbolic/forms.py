@@ -58,6 +58,11 @@ Part: TypeAlias = tuple[Dim, bool]
 Block: TypeAlias = "Picks | np.ndarray"
 
 
+def _is_one(part: Part) -> bool:
+    """Whether a part is closed and has one place."""
+    return not part[1] and is_known(part[0]) and bool(part[0] == 1)
+
+
 class Stopped(Exception):
     """The prover cannot go on; the text is the reason."""
 
@@ -104,14 +109,14 @@ def taken(block: Block, rows: np.ndarray) -> Block:
 def scaled(block: Block, factors: np.ndarray) -> Block:
     """The block with each row multiplied."""
     if isinstance(block, Picks):
-        return Picks(block.atoms, block.scale * factors)
+        return Picks(np.where(factors == 0, -1, block.atoms), block.scale * factors)
     return block * factors[:, None]
 
 
 def largest(block: Block) -> float:
     """The largest absolute entry."""
     array = block.scale if isinstance(block, Picks) else block
-    return float(np.abs(array).max(initial=0.0))
+    return max(float(array.max(initial=0.0)), -float(array.min(initial=0.0)))
 
 
 def present(block: Block) -> np.ndarray:
@@ -121,10 +126,15 @@ def present(block: Block) -> np.ndarray:
     return block.any(axis=1)
 
 
+def _is_zero(block: Block) -> bool:
+    return not present(block).any() if isinstance(block, Picks) else not (block[:1].any() or block.any())
+
+
 @dataclass(frozen=True, eq=False)
 class Form:
     """A tensor in normal form.
 
+    turned: what its axes in other orders are, where that was asked for before.
     axes: the parts of each axis. blocks: by instance, whose refs count the open parts. constant: f64[rows].
     error: how far each entry may be from that of exact arithmetic.
     """
@@ -133,11 +143,12 @@ class Form:
     blocks: Mapping[Instance, Block] = field(default_factory=dict)
     constant: np.ndarray = field(default_factory=lambda: np.zeros(1))
     error: float = 0.0
+    turned: dict[tuple[int, ...], Form] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Axes of size 1 have no parts, however they came to be."""
-        if (1, False) in self.parts:
-            axes = tuple(tuple(part for part in axis if part != (1, False)) for axis in self.axes)
+        if any(map(_is_one, self.parts)):
+            axes = tuple(tuple(part for part in axis if not _is_one(part)) for axis in self.axes)
             object.__setattr__(self, "axes", axes)
             del self.__dict__["parts"]
 
@@ -161,10 +172,10 @@ class Form:
         """The largest absolute entry."""
         return max([float(np.abs(self.constant).max(initial=0.0)), *map(largest, self.blocks.values())])
 
-    @property
+    @cached_property
     def shape(self) -> tuple[Dim, ...]:
         """The sizes of the axes."""
-        return tuple(prod((size for size, _ in axis), start=1) for axis in self.axes)
+        return tuple(axis[0][0] if len(axis) == 1 else prod(size for size, _ in axis) for axis in self.axes)
 
     def closed_sizes(self, axis: int) -> list[int]:
         """The sizes of the closed parts of an axis."""
@@ -176,8 +187,11 @@ class Form:
 
     def take(self, rows: np.ndarray, axes: tuple[tuple[Part, ...], ...] | None = None) -> Form:
         """The form of some rows; the axes are given where they change."""
+        axes = self.axes if axes is None else axes
+        if len(rows) == self.rows and np.array_equal(rows, np.arange(self.rows)):
+            return Form(axes, self.blocks, self.constant, self.error)
         blocks = {i: taken(b, rows) for i, b in self.blocks.items()}
-        return Form(self.axes if axes is None else axes, blocks, self.constant[rows], self.error)
+        return Form(axes, blocks, self.constant[rows], self.error)
 
     def scale(self, factors: np.ndarray | float, error: float = 0.0) -> Form:
         """Each row multiplied by an exact number, or one that is within `error`, relatively, of it."""
@@ -215,7 +229,7 @@ class Form:
 
     def without_empty(self) -> Form:
         """The form without blocks that are zero."""
-        blocks = {i: b for i, b in self.blocks.items() if present(b).any()}
+        blocks = {i: b for i, b in self.blocks.items() if not _is_zero(b)}
         return self if len(blocks) == len(self.blocks) else replace(self, blocks=blocks)
 
 
@@ -250,7 +264,7 @@ def added(a: Form, b: Form) -> Form:
     for instance in a.blocks.keys() & b.blocks.keys():
         blocks[instance], is_less = _cleaned(blocks[instance], error)
         dropped |= is_less
-        if not present(blocks[instance]).any():
+        if _is_zero(blocks[instance]):
             del blocks[instance]
     total = np.where(np.abs(total) <= error, 0.0, total)
     return Form(a.axes, blocks, total, 2 * error if dropped else error)

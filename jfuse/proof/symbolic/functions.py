@@ -38,8 +38,6 @@ def _folded(form: Form, exact: Callable[[np.ndarray], np.ndarray]) -> Form:
         value, low, high = (np.asarray(exact(form.constant + e), np.float64) for e in (0.0, -form.error, form.error))
     if not all(np.isfinite(v).all() for v in (value, low, high)):
         raise Stopped("a constant that is no real number")
-    if form.error and (np.sign(form.constant - form.error) != np.sign(form.constant + form.error)).any():
-        raise Stopped("a function of a constant that may be 0")
     spread = float((high - low).max(initial=0.0) - (high - low).min(initial=0.0))  # the functions are monotone there
     return Form(form.axes, {}, value, spread + 8 * ULP * float(np.abs(value).max(initial=0.0)))
 
@@ -155,6 +153,8 @@ def choice(atoms: Atoms, flag: Form, yes: Form, no: Form) -> Form:
 def reciprocal(atoms: Atoms, form: Form) -> Form:
     """1 / x; of a + b exp(u), for a = b, a sigmoid of -u."""
     if form.is_constant:
+        if form.error and (np.abs(form.constant) <= form.error).any():
+            raise Stopped("a division by a constant that may be 0")
         return _folded(form, lambda x: 1.0 / x)
     known = _sigmoid_of(atoms, form)
     if known is not None:

@@ -15,13 +15,15 @@ import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.proof.symbolic import moves
+from jfuse.proof.symbolic.atoms import nearest
 from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, difference, open_numbers, opened
 
 if TYPE_CHECKING:
     from jfuse.proof.symbolic.reader import Reader
 
 _STEPS = 3  # that both loops run for a suggestion
-_CLOSE = 1e-6  # between numbers of elements that may be equal
+_CLOSE = 1e-7  # between numbers of elements that may be equal
+_MIXED = np.array([1.0, 0.7, 0.3, 0.9])  # of the numbers of an element, one by which it is looked up
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +121,7 @@ def _numbers(reader: Reader, scan: Scan) -> list[np.ndarray] | None:
 
     consts, state = [at_point(c) for c in scan.consts], [at_point(c) for c in scan.carries]
     seen = [[c.constant] for c in state]
+    reader.atoms.is_trial = True
     try:
         for step in range(_STEPS):
             inputs = [at_point(x, step) for x in scan.entering(-1)]
@@ -129,6 +132,8 @@ def _numbers(reader: Reader, scan: Scan) -> list[np.ndarray] | None:
         return [np.stack(values, axis=1) for values in seen]
     except (Stopped, ValueError):
         return None
+    finally:
+        reader.atoms.is_trial = False
 
 
 def _as_known(
@@ -160,11 +165,8 @@ def _suggested(loop: Loop, carry: Form, numbers: np.ndarray) -> list[np.ndarray]
     for initial, known in zip(loop.initial, loop.numbers or (), strict=True):
         atoms = np.full(carry.rows, -1)
         if _open_sizes(initial) == _open_sizes(carry) and len(known):
-            order = np.argsort(known[:, -1])
-            ranked = known[order, -1]
-            places = np.clip(np.searchsorted(ranked, numbers[:, -1] - _CLOSE), 0, len(ranked) - 1)
-            candidates = order[places]
-            close = (np.abs(known[candidates] - numbers) <= 2 * _CLOSE * (1 + np.abs(numbers))).all(axis=1)
+            candidates = nearest(known @ _MIXED, numbers @ _MIXED)
+            close = (np.abs(known[candidates] - numbers) <= _CLOSE * (1 + np.abs(numbers))).all(axis=1)
             atoms = np.where(close & left, candidates, -1)
             left &= atoms < 0
         result.append(atoms)

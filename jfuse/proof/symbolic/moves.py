@@ -31,14 +31,23 @@ Axes = tuple[tuple[Part, ...], ...]
 
 def grid(form: Form) -> np.ndarray:
     """The numbers of the rows, one axis for each axis of the form, of size 1 where it is open."""
-    shape = [prod(form.closed_sizes(axis)) for axis in range(len(form.axes))]
-    return np.arange(form.rows).reshape(shape)
+    return np.arange(form.rows).reshape(grid_shape(form))
+
+
+def grid_shape(form: Form) -> list[int]:
+    """The number of closed places of each axis."""
+    return [prod(form.closed_sizes(axis)) for axis in range(len(form.axes))]
 
 
 def moved(form: Form, rows: np.ndarray, axes: Axes) -> Form:
     """The form whose rows are these of another, whose open parts keep their order."""
     limit(rows.size)
     return form.take(rows.reshape(-1), axes)
+
+
+def _is_plain(form: Form) -> bool:
+    """Whether it is an array and nothing else."""
+    return form.is_constant and not any(is_open for _, is_open in form.parts)
 
 
 def aligned(*forms: Form) -> list[Form]:
@@ -136,10 +145,22 @@ def _text(shape: Sequence[Dim]) -> str:
 
 def transposed(form: Form, order: Sequence[int]) -> Form:
     """The axes in another order."""
+    if list(order) == list(range(len(form.axes))):
+        return form
+    known = form.turned.get(tuple(order))
+    if known is None:
+        known = form.turned[tuple(order)] = _transposed(form, order)
+    return known
+
+
+def _transposed(form: Form, order: Sequence[int]) -> Form:
     places = np.split(np.arange(len(form.parts)), np.cumsum([len(a) for a in form.axes])[:-1])
     parts = [int(p) for axis in order for p in places[axis]] if form.axes else []
     numbers = open_numbers(form.parts)
     shape = [int(s) for s, is_open in form.parts if not is_open]
+    if _is_plain(form) and all(len(a) <= 1 for a in form.axes):
+        array = form.constant.reshape(grid_shape(form)).transpose(order)
+        return Form(tuple(form.axes[a] for a in order), {}, array.reshape(-1), form.error)
     which = {p: i for i, p in enumerate(p for p, (_, o) in enumerate(form.parts) if not o)}
     rows = np.arange(form.rows).reshape(shape).transpose([which[p] for p in parts if p in which])
     change = {Ref("axis", numbers[p]): Ref("axis", n) for n, p in enumerate(p for p in parts if p in numbers)}
@@ -244,8 +265,8 @@ def reversed_(form: Form, axes: Sequence[int]) -> Form:
 def concatenated(forms: Sequence[Form], axis: int) -> Form:
     """Forms one after the other along an axis, which is closed."""
     forms = [with_closed(form, [axis]) for form in forms]
-    if all(form.is_constant and not open_numbers(form.parts) for form in forms):
-        joined = np.concatenate([form.constant.reshape(grid(form).shape) for form in forms], axis)
+    if all(map(_is_plain, forms)):
+        joined = np.concatenate([form.constant.reshape(grid_shape(form)) for form in forms], axis)
         error = max(form.error for form in forms)
         return Form(tuple(((s, False),) for s in joined.shape), {}, joined.reshape(-1), error)
     sizes = [int(form.shape[axis]) for form in forms]

@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.forms import ULP, Block, Form, Picks, Stopped, limit
 from jfuse.proof.symbolic.functions import product
-from jfuse.proof.symbolic.moves import aligned, broadcast, grid, summed, transposed, with_closed
+from jfuse.proof.symbolic.moves import aligned, broadcast, grid_shape, summed, transposed, with_closed
 
 _MOST = 2**16  # products of atoms that are written out
 
@@ -58,7 +58,7 @@ def _with_constant(left: Form, right: Form, shared: int, summed_: int) -> Form:
     for axis in range(shared):
         constant, form = _batch_alike(constant, form, axis)
     constant = with_closed(constant, range(len(constant.axes)))
-    sizes = grid(constant).shape
+    sizes = grid_shape(constant)
     terms = prod(sizes[len(sizes) - summed_ :])
     columns = sizes[shared : len(sizes) - summed_]
     matrix = constant.constant.reshape(prod(sizes[:shared]), prod(columns), terms)
@@ -100,6 +100,8 @@ def _contracted(block: Block, matrix: np.ndarray, rows: int) -> np.ndarray:
         size = int(block.atoms.max(initial=-1)) + 1
         limit(batch * rows * columns * max(size, 1))
         chosen = block.atoms[block.atoms >= 0]
+        if rows == batch == 1 and np.array_equal(block.atoms, np.arange(terms)) and (block.scale == 1.0).all():
+            return matrix[0]
         if rows == batch == 1 and len(np.unique(chosen)) == len(chosen):
             result = np.zeros((columns, size))
             (here,) = np.nonzero(block.atoms >= 0)
