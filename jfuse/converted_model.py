@@ -64,6 +64,7 @@ def convert(
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
     machine: str = RecurrenceOptions.machine,
+    require: str | None = RecurrenceOptions.require,
     target: str | Sequence[str] = LoweringOptions.target,
     precision: str = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
@@ -85,7 +86,7 @@ def convert(
     What was compared is `result.verification`. Where outputs differ, VerifyFailed has it, and the `report` so far.
 
     Arguments as for `load` and `lower`; `verify=False` skips the comparison with TensorFlow and LiteRT (fusions are
-    still proven).
+    still proven or tested).
     samples: inputs of your own to compare on instead of drawn ones, as `verify` takes `inputs`.
     tolerance, equations: as in `verify`.
     quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
@@ -112,7 +113,7 @@ def convert(
     )
     options = LoweringOptions(
         several("rules=", rules, "rules"),
-        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine, require=require),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         replace(quantization_options(quantize, calibration), source_bytes=source_bytes(source)),
         target=target,

@@ -58,6 +58,7 @@ def lower(
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
     machine: str = RecurrenceOptions.machine,
+    require: str | None = RecurrenceOptions.require,
     forms: Mapping[str, str] | None = None,
     target: str | Sequence[str] = LoweringOptions.target,
     precision: str = LoweringOptions.precision,
@@ -69,7 +70,7 @@ def lower(
     calibration: CalibrationData = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
-    """The model in TFLite builtins: loops recognised, composites fused and proven, states placed.
+    """The model in TFLite builtins: loops recognised, composites fused and proven or tested, states placed.
 
     rules: rules for this call, before the registered ones.
     recover: look for recurrences that nobody annotated.
@@ -83,6 +84,7 @@ def lower(
         takes every fusion, but of an LSTM in 8 bits in LiteRT the fastest form that is about as small as any.
     machine: the processor whose measurements count where a form is chosen: "zen4", "zen4-avx2" (without AVX-512) or
         "emerald-rapids"; "any" takes the form by which none of them loses much.
+    require: "proven" refuses fusions that are only tested on samples; None takes both.
     forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
         whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
         24 steps). `jfuse.tune` finds the fastest.
@@ -111,7 +113,9 @@ def lower(
     model = model.keeping(state)
     options = LoweringOptions(
         several("rules=", rules, "rules"),
-        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms),
+        RecurrenceOptions(
+            recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms, require=require
+        ),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),
         target=target,

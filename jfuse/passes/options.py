@@ -20,6 +20,7 @@ STATES = ("source", "reset", "keep", "io")
 PADDINGS = (None, "right", "left")
 LOOPS = ("auto", "while", "unroll")
 PREFERENCES = ("auto", "fused", "speed", "size")
+REQUIREMENTS = (None, "proven")
 PRECISIONS = ("float32", "source")
 ANY_MACHINE = "any"
 MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
@@ -49,6 +50,7 @@ class RecurrenceOptions:
 
     forms: for single ones, by their source as the report names it, the form that they take whatever the other options
     say: "fused", "unrolled", "x4" (WHILE with four steps a turn), "x4in24" (in blocks of 24 steps).
+    require: "proven" leaves fusions out that are only tested.
     whiles: of a file that is quantized the sources of its WHILE operators, which stay WHILE unless an option asks for
     another form; what was written step by step stays so. None for other sources.
     """
@@ -61,6 +63,7 @@ class RecurrenceOptions:
     machine: str = ANY_MACHINE
     forms: Mapping[str, str] = field(default_factory=dict)
     whiles: frozenset[str] | None = None
+    require: str | None = None
 
     def __post_init__(self) -> None:
         need_choice("state", self.state, STATES)
@@ -68,6 +71,7 @@ class RecurrenceOptions:
         need_choice("loop", self.loop, LOOPS)
         need_choice("prefer", self.prefer, PREFERENCES)
         need_choice("machine", self.machine, MACHINES)
+        need_choice("require", self.require, REQUIREMENTS)
         need_mapping("forms=", self.forms, '{"the source of a recurrence": "fused"}')
         for form in self.forms.values():
             if not isinstance(form, str) or _FORM.fullmatch(form) is None:

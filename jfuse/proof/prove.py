@@ -27,6 +27,7 @@ from jfuse.proof.limits import WatchedLimits, all_limits, limits_of, stated_limi
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 from jfuse.proof.step_numbers import step_number_uses
+from jfuse.proof.symbolic.prover import Verdict, prove_symbolically
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
 # resembles it by 0.1 and more. Constants that were folded into each other and rounded to f32 (a forget gate's `+ 1`)
@@ -36,6 +37,7 @@ TOLERANCE = 1e-9
 # Less than two roundings of f32, so no f32 file could show it.
 ROUNDED = 1e-7
 _SAMPLES = 64  # of each case
+_MEASURED = 64  # where a proof says that all are equal
 _FEW = 3  # where a case is long
 _LONGEST, _LONG, _MIDDLE, _LEAST = 259, 67, 17, 5  # steps, where their number is open
 _MOST_PRODUCTS = 2**25  # weights times steps times samples, for one row
@@ -44,7 +46,7 @@ _SHORT = (1, 3)  # steps at which a longer recurrence is compared as well
 
 @dataclass(frozen=True)
 class Proof:
-    """How many samples agreed, and the largest relative error among them.
+    """How many samples agreed, the largest relative error among them, and whether it holds for all inputs.
 
     nan_for_infinities: where an input is infinite the replacement gives NaN in more places than the body.
     """
@@ -52,6 +54,7 @@ class Proof:
     samples: int
     error: float
     nan_for_infinities: bool = False
+    verdict: Verdict = Verdict("not tried")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def prove(
     *,
     tolerance: float = TOLERANCE,
     seed: int = 0,
+    for_all: bool = False,
 ) -> Proof:
     """Compare two graphs that take the same operands and give the same results; raises NotFused where they differ.
 
@@ -92,6 +96,7 @@ def prove(
     over sequences multiply all that they read with whole matrices, in which an infinity times 0 is NaN, and an infinity
     in a step that does not count outweighs the column of the mask: this is told.
 
+    for_all: look for a proof that holds for all inputs first; samples measure the error then, and few are enough.
     tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.
     """
     constants = tuple(known.constants) or (None,) * len(body.inputs)
@@ -112,9 +117,15 @@ def prove(
     sampler = Sampler.of(body, replacement, padded=masks, held=held)
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
+    verdict = Verdict("not tried")
+    if for_all:
+        verdict = prove_symbolically(body, replacement, held, rounded=tolerance == ROUNDED)
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
+    if verdict.is_proven:
+        sizes = open_shapes([v.type for v in body.inputs])
+        return replace(pair.compare(sampler, [Case.of(sizes[-1], _MEASURED)], seed), verdict=verdict)
     proof, cases = _compared(pair, sampler, seed)
-    return _beyond_limits(pair, sampler, cases, seed, proof)
+    return replace(_beyond_limits(pair, sampler, cases, seed, proof), verdict=verdict)
 
 
 def _compared(pair: _Pair, sampler: Sampler, seed: int) -> tuple[Proof, Sequence[Case]]:

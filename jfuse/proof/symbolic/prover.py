@@ -99,8 +99,6 @@ def _compared(
 def _operand(atoms: Atoms, var: Var, held: np.ndarray | None, lengths: set[int], shut: set[int]) -> Form:
     """An operand as atoms: one for each place of its closed axes."""
     shape = var.type.shape
-    if held is not None:
-        return moves.broadcast(constant(held), shape, list(range(len(shape) - np.ndim(held), len(shape))))
     if var.type.dtype not in _NUMBERS:
         raise Stopped(f"an operand of {var.type.dtype.value}")
     parts: list[Part] = []
@@ -108,6 +106,9 @@ def _operand(atoms: Atoms, var: Var, held: np.ndarray | None, lengths: set[int],
         is_last = axis == len(shape) - 1
         may_open = not is_known(size) or (size > 1 and size not in shut and (not is_last or size in lengths))
         parts.append((size, bool(may_open and (not is_known(size) or len(shape) > 1))))
+    if held is not None:
+        spread = moves.broadcast(constant(held), shape, list(range(len(shape) - np.ndim(held), len(shape))))
+        return moves.with_closed(spread, [axis for axis, (_, is_open) in enumerate(parts) if not is_open])
     closed = [int(size) for size, is_open in parts if not is_open]
     rows = int(np.prod(closed, initial=1))
     if len(closed) > 1 and rows > _MOST_ELEMENTS:
