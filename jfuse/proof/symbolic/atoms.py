@@ -120,6 +120,16 @@ class Atoms:
                 result = added(result, Form(first.axes, {instance: block}, np.zeros(first.rows), 0.0))
         return result
 
+    def has(self, op: Hashable, form: Form) -> np.ndarray:
+        """Whether there is an atom of a function for each row.   bool[rows]"""
+        result = np.zeros(form.rows, bool)
+        for rows, parts in self._alike([form]):
+            order = _refs_of(parts)
+            change = {_plain(ref): Ref("param", i, ref.flipped) for i, ref in enumerate(order)}
+            lambdas = tuple(part.with_refs(change) for part in parts)
+            result[rows] = self._known(op, lambdas, len(order))[0] >= 0
+        return result
+
     def _alike(self, operands: Sequence[Form]) -> Iterable[tuple[np.ndarray, tuple[Form, ...]]]:
         """The rows, in groups that have atoms of the same instances, with the operands of each."""
         columns = [(n, i, present(b)) for n, form in enumerate(operands) for i, b in _in_order(form)]
@@ -141,16 +151,8 @@ class Atoms:
         self, op: Hashable, operands: tuple[Form, ...], arity: int, is_bool: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         """For each row the family and the atom in it: those that are there, or new ones."""
-        key = (op, arity, *(tuple(i for i, _ in _in_order(form)) for form in operands))
-        keys = np.zeros(operands[0].rows)
-        for number, form in enumerate(operands):
-            keys = keys + (1.0 + 0.618 * number) * self.evaluated(form)
-        families, atoms = np.full(len(keys), -1), np.full(len(keys), -1)
-        for number in self._by_key.get(key, []):
-            (left,) = np.nonzero(families < 0)
-            if not left.size:
-                break
-            self._match(number, operands, keys, left, families, atoms)
+        families, atoms, keys = self._known(op, operands, arity)
+        key = _key(op, operands, arity)
         (left,) = np.nonzero(families < 0)
         if left.size:
             rows = tuple(_flat(form, left) for form in operands)
@@ -160,6 +162,21 @@ class Atoms:
             self._by_key.setdefault(key, []).append(family)
             families[left], atoms[left] = family, places
         return families, atoms
+
+    def _known(
+        self, op: Hashable, operands: tuple[Form, ...], arity: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For each row the family and the atom that are there, -1 for none, and its evaluation."""
+        keys = np.zeros(operands[0].rows)
+        for number, form in enumerate(operands):
+            keys = keys + (1.0 + 0.618 * number) * self.evaluated(form)
+        families, atoms = np.full(len(keys), -1), np.full(len(keys), -1)
+        for number in self._by_key.get(_key(op, operands, arity), []):
+            (left,) = np.nonzero(families < 0)
+            if not left.size:
+                break
+            self._match(number, operands, keys, left, families, atoms)
+        return families, atoms, keys
 
     def _match(
         self,
@@ -242,6 +259,10 @@ class Atoms:
             (rows,) = np.nonzero(families == family)
             result.append((rows, Instance(int(family), tuple(order)), atoms[rows]))
         return result
+
+
+def _key(op: Hashable, operands: Sequence[Form], arity: int) -> Hashable:
+    return (op, arity, *(tuple(i for i, _ in _in_order(form)) for form in operands))
 
 
 def _simplified(factors: list[tuple[Instance, np.ndarray]], atoms: Atoms) -> list[tuple[Instance, np.ndarray]]:

@@ -11,7 +11,19 @@ from collections.abc import Callable, Hashable
 import numpy as np
 
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.forms import ULP, Form, Instance, Picks, Stopped, added, equal, limit, present, scaled
+from jfuse.proof.symbolic.forms import (
+    ULP,
+    Block,
+    Form,
+    Instance,
+    Picks,
+    Stopped,
+    added,
+    difference,
+    limit,
+    present,
+    scaled,
+)
 
 _FEW = 4  # different factors for which a product with a matrix is written out
 
@@ -71,42 +83,57 @@ def _unit(form: Form) -> tuple[Form, np.ndarray]:
 
 
 def relu(atoms: Atoms, form: Form) -> Form:
-    """max(x, 0), of rows of one sign: relu(-x) = relu(x) - x. Clips of clips come to a sum of two."""
+    """max(x, 0); relu(-x) = relu(x) - x, of which one has an atom. Clips of clips come to a sum of two."""
     if form.is_constant:
         return Form(form.axes, {}, np.maximum(form.constant, 0.0), form.error)
     clipped = _clip_of_clip(atoms, form)
     if clipped is not None:
         return clipped
+    clipped = _clip_of_clip(atoms, form.scale(-1.0))
+    if clipped is not None:
+        return added(form, clipped)
     unit, size = _unit(form)
-    negative = atoms.evaluated(unit) < 0
-    sign = np.where(negative, -1.0, 1.0)
+    turned = atoms.has("relu", unit.scale(-1.0)) & ~atoms.has("relu", unit)
+    sign = np.where(turned, -1.0, 1.0)
     result = atoms.function("relu", [unit.scale(sign)]).scale(size, ULP if (size != 1.0).any() else 0.0)
-    return added(result, form.scale(np.where(negative, 1.0, 0.0)))
+    return added(result, form.scale(np.where(turned, 1.0, 0.0)))
 
 
 def _clip_of_clip(atoms: Atoms, form: Form) -> Form | None:
     """relu(w - relu(w - d)) = relu(w) - relu(w - d), and relu(relu(r) - d) = relu(r - d), for d >= 0; else None."""
-    for instance, block in form.blocks.items():
-        whole = isinstance(block, Picks) and (block.atoms >= 0).all() and atoms.of(instance).op == "relu"
-        if not whole or not isinstance(block, Picks):
-            continue
-        inner = _inner(atoms, instance, block, form)
-        if len(form.blocks) == 1 and (block.scale > 0).all() and (form.constant <= 0).all():
-            factors = block.scale
-            return relu(atoms, added(inner.scale(factors), number(form, 0.0)).plus(form.constant))
-        if (block.scale < 0).all():
-            factors = -block.scale
-            subtracted = inner.scale(factors)
-            upper = added(form, atom_form(form, instance, Picks(block.atoms, factors)))
-            gap = minus(upper, subtracted)
-            if gap.is_constant and (gap.constant >= 0).all():
-                return minus(relu(atoms, upper), relu(atoms, subtracted))
+    found = _one_atom(atoms, form, "relu")
+    if found is None:
+        return None
+    factors, inner, rest = found
+    if (factors > 0).all() and rest.is_constant and (rest.constant <= 0).all():
+        return relu(atoms, added(inner.scale(factors), rest))
+    if (factors < 0).all():
+        lower = inner.scale(-factors)
+        gap = minus(rest, lower)
+        if gap.is_constant and (gap.constant >= 0).all():
+            return minus(relu(atoms, rest), relu(atoms, lower))
     return None
 
 
-def _inner(atoms: Atoms, instance: Instance, block: Picks, like: Form) -> Form:
-    rows = atoms.rows_of(instance, block.atoms)
-    return Form(like.axes, rows.blocks, rows.constant, rows.error)
+def _one_atom(atoms: Atoms, form: Form, op: str) -> tuple[np.ndarray, Form, Form] | None:
+    """Where each row has one atom of a function: its factor, the row that it is of, and the rest; else None."""
+    factors, count = np.zeros(form.rows), np.zeros(form.rows, int)
+    inner = number(form, 0.0)
+    rest: dict[Instance, Block] = {}
+    for instance, block in form.blocks.items():
+        if not isinstance(block, Picks) or atoms.of(instance).op != op:
+            rest[instance] = block
+            continue
+        (rows,) = np.nonzero(present(block))
+        count[rows] += 1
+        factors[rows] = block.scale[rows]
+        here = np.zeros(form.rows)
+        here[rows] = 1.0
+        of_block = atoms.rows_of(instance, np.maximum(block.atoms, 0))
+        inner = added(inner, Form(form.axes, of_block.blocks, of_block.constant, of_block.error).scale(here))
+    if (count != 1).any():
+        return None
+    return factors, inner.without_empty(), Form(form.axes, rest, form.constant, form.error).without_empty()
 
 
 def atom_form(like: Form, instance: Instance, block: Picks | np.ndarray) -> Form:
@@ -166,14 +193,13 @@ def reciprocal(atoms: Atoms, form: Form) -> Form:
 
 
 def _sigmoid_of(atoms: Atoms, form: Form) -> Form | None:
-    if len(form.blocks) != 1:
+    found = _one_atom(atoms, form, "exp")
+    if found is None or form.error:
         return None
-    ((instance, block),) = form.blocks.items()
-    if not isinstance(block, Picks) or atoms.of(instance).op != "exp" or (block.atoms < 0).any():
+    factors, inner, rest = found
+    if not rest.is_constant or not (factors == rest.constant).all():
         return None
-    if not (block.scale == form.constant).all() or form.error:
-        return None
-    return sigmoid(atoms, _inner(atoms, instance, block, form).scale(-1.0)).scale(1.0 / form.constant, ULP)
+    return sigmoid(atoms, inner.scale(-1.0)).scale(1.0 / factors, ULP)
 
 
 def quotient(atoms: Atoms, a: Form, b: Form) -> Form:
@@ -213,20 +239,18 @@ def _without_constant(form: Form) -> Form:
 
 def _ramp(atoms: Atoms, flag: Form, other: Form) -> Form | None:
     """positive(r) * k r = k relu(r); None where the factors are something else."""
-    if len(flag.blocks) != 1 or flag.constant.any() or flag.error:
+    found = _one_atom(atoms, flag, "positive")
+    if found is None or not found[2].is_constant or flag.error:
         return None
-    ((instance, block),) = flag.blocks.items()
-    if not isinstance(block, Picks) or atoms.of(instance).op != "positive" or (block.atoms < 0).any():
-        return None
-    inner = _inner(atoms, instance, block, other)
+    scale, inner, _ = found
     below = atoms.evaluated(inner)
     if (np.abs(below) < 1e-6).any():
         return None
     factors = atoms.evaluated(other) / below
     factors = np.where(np.abs(factors - np.round(factors)) < 1e-12, np.round(factors), factors)
-    if not equal(inner.scale(factors, 64 * ULP), other, atoms.allowance):
+    if difference(inner.scale(factors, 64 * ULP), other, atoms.allowance).any():
         return None
-    return relu(atoms, inner).scale(factors * block.scale, 64 * ULP)
+    return relu(atoms, inner).scale(factors * scale, 64 * ULP)
 
 
 def _simple(atoms: Atoms, form: Form, other: Form) -> Form:

@@ -152,6 +152,9 @@ def _index(index: Form, dim: Any, size: Any) -> int:
 def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     """Rows by constant indices: jax's own gather of the numbers of the rows."""
     form, index = forms
+    last = _last_places(atoms, form, index, eqn)
+    if last is not None:
+        return last
     if not index.is_constant or index.error:
         raise Stopped("an index that is computed")
     index = moves.with_closed(index, range(len(index.axes)))
@@ -179,6 +182,28 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     return moves.moved(form, chosen, axes)
 
 
+def _last_places(atoms: Atoms, form: Form, index: Form, eqn: Any) -> Form | None:
+    """A gather of one place of an open axis, all of the other ones: its last, or its first; else None."""
+    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    whole = [same(s, d) is True for s, d in zip(sizes, form.shape, strict=True)]
+    if len(numbers.start_index_map) != 1 or sum(not w for w in whole) != 1 or index.rows != 1:
+        return None
+    axis = numbers.start_index_map[0]
+    if whole[axis] or not form.is_open(axis) or len(form.axes[axis]) != 1:
+        return None
+    size = form.shape[axis]
+    names = {("dim", str(size - 1)): -1}
+    (instance,) = index.blocks or (None,)
+    if instance is None or index.constant[0] != 0 or sizes[axis] != 1:
+        place = None if instance is not None or sizes[axis] != 1 or index.constant[0] != 0 else 0
+    else:
+        place = names.get(atoms.of(instance).op)
+    if place is None:
+        return None
+    row = moves.at(form, axis, Ref("at", place))
+    return moves.reshaped(row, eqn.outvars[0].aval.shape)
+
+
 def _pad(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     form, value = forms
     low, high, inner = zip(*eqn.params["padding_config"], strict=True)
@@ -189,6 +214,12 @@ def _pad(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 def _concatenate(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     return moves.concatenated(forms, eqn.params["dimension"])
+
+
+def _tile(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    repeats = eqn.params["reps"]
+    touched = [a for a, count in enumerate(repeats) if count != 1]
+    return moves.on_axes(forms[0], lambda rows: np.tile(rows, repeats), touched)
 
 
 def _sum(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
@@ -331,6 +362,7 @@ RULES: Mapping[str, Rule] = {
     "dynamic_slice": _dynamic_slice,
     "gather": _gather,
     "pad": _pad,
+    "tile": _tile,
     "concatenate": _concatenate,
     "reduce_sum": _sum,
     "reduce_max": _greatest("reduce_max"),
