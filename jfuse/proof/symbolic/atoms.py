@@ -79,7 +79,7 @@ class Atoms:
     def point(self, instance: Instance) -> np.ndarray:
         """Where rows are evaluated to look them up: one number for each atom of an instance."""
         if instance not in self._points:
-            seed = [instance.family, *(k for r in instance.refs for k in (len(r.kind), r.number + 9, r.flipped))]
+            seed = [instance.family, *(k for r in instance.refs for k in (len(r.kind), r.number + 2**20, r.flipped))]
             generator = np.random.default_rng(seed)
             self._points[instance] = generator.standard_normal(self.of(instance).size)
         return self._points[instance]
