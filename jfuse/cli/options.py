@@ -31,9 +31,7 @@ Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, whi
 Prefer = Annotated[
     str, typer.Option(help="fused; speed: a loop where that is faster; size: the smallest loops; or auto.")
 ]
-Require = Annotated[
-    str | None, typer.Option(help="proven: refuse fusions that are only tested on samples.")
-]
+Require = Annotated[str | None, typer.Option(help="proven: refuse fusions that are only tested on samples.")]
 Precision = Annotated[str, typer.Option(help="Of what the source has in f16 or bf16: float32, or source.")]
 Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.")]
 Target = Annotated[

@@ -22,12 +22,13 @@ from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
 from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
+from jfuse.proof.error_of_samples import agrees, largest_error
 from jfuse.proof.f32_steps import rounding_step
 from jfuse.proof.limits import WatchedLimits, all_limits, limits_of, stated_limits, watched, without
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 from jfuse.proof.step_numbers import step_number_uses
-from jfuse.proof.symbolic.prover import Verdict, prove_symbolically
+from jfuse.proof.symbolic.prover import NOT_TRIED, Verdict, prove_symbolically
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
 # resembles it by 0.1 and more. Constants that were folded into each other and rounded to f32 (a forget gate's `+ 1`)
@@ -54,7 +55,7 @@ class Proof:
     samples: int
     error: float
     nan_for_infinities: bool = False
-    verdict: Verdict = Verdict("not tried")
+    verdict: Verdict = NOT_TRIED
 
 
 @dataclass(frozen=True)
@@ -117,15 +118,25 @@ def prove(
     sampler = Sampler.of(body, replacement, padded=masks, held=held)
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
-    verdict = Verdict("not tried")
+    verdict = NOT_TRIED
     if for_all:
         verdict = prove_symbolically(body, replacement, held, rounded=tolerance == ROUNDED)
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
     if verdict.is_proven:
-        sizes = open_shapes([v.type for v in body.inputs])
-        return replace(pair.compare(sampler, [Case.of(sizes[-1], _MEASURED)], seed), verdict=verdict)
+        measured = _measured(pair, sampler, seed)
+        if measured is not None:
+            return replace(measured, verdict=verdict)
     proof, cases = _compared(pair, sampler, seed)
     return replace(_beyond_limits(pair, sampler, cases, seed, proof), verdict=verdict)
+
+
+def _measured(pair: _Pair, sampler: Sampler, seed: int) -> Proof | None:
+    """The error on samples of one size, where a proof says that both are equal; None where it is large for rounding."""
+    sizes = open_shapes([v.type for v in pair.body.inputs])
+    try:
+        return pair.compare(sampler, [Case.of(sizes[-1], _MEASURED)], seed)
+    except NotFused:
+        return None
 
 
 def _compared(pair: _Pair, sampler: Sampler, seed: int) -> tuple[Proof, Sequence[Case]]:
@@ -301,7 +312,7 @@ class _Pair:
         if self.runs_sequences:
             told &= ~np.isnan(found)
         got = f"another value in result {number}, where operands are infinite"
-        need(_agree(found[told], wanted[told], self.tolerance), "not_equal", want="what the body computes", got=got)
+        need(agrees(found[told], wanted[told], self.tolerance), "not_equal", want="what the body computes", got=got)
         return more_nan
 
     @property
@@ -330,36 +341,6 @@ def _program(
         return jax.vmap(both)(*args) if args else jax.tree.map(lambda o: jax.numpy.asarray(o)[None], both())
 
     return quick_jit(program)
-
-
-def largest_error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest relative error over samples (the first axis): max|a - b| / max|b| of the sample.
-
-    Samples whose values are all small beside those of others count by a thousandth of the others: what cancels there
-    leaves the rounding of larger intermediates. Equal NaNs and infinities agree; all but floats must be equal.
-    """
-    if found.shape != wanted.shape:
-        return float("inf")
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, wanted) else float("inf")
-    a, b = (np.asarray(v, np.float64).reshape(len(wanted), -1) for v in (found, wanted))
-    odd = ~(np.isfinite(a) & np.isfinite(b))
-    if not np.array_equal(a[odd], b[odd], equal_nan=True):
-        return float("inf")
-    difference = np.where(odd, 0.0, np.abs(np.where(odd, 0.0, a) - np.where(odd, 0.0, b))).max(axis=1, initial=0.0)
-    size = np.where(odd, 0.0, np.abs(b)).max(axis=1, initial=0.0)
-    size = np.maximum(size, 1e-3 * size.max(initial=0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(difference == 0.0, 0.0, difference / size)
-    return float(relative.max(initial=0.0))
-
-
-def _agree(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
-    """Whether infinities are the same, and all else is up to a tolerance relative to the largest finite value."""
-    size = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
-    with np.errstate(invalid="ignore"):
-        close = np.abs(found - wanted) <= tolerance * size
-    return bool(np.all((found == wanted) | close))
 
 
 def _shortened(

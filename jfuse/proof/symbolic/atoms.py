@@ -163,9 +163,7 @@ class Atoms:
             families[left], atoms[left] = family, places
         return families, atoms
 
-    def _known(
-        self, op: Hashable, operands: tuple[Form, ...], arity: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _known(self, op: Hashable, operands: tuple[Form, ...], arity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For each row the family and the atom that are there, -1 for none, and its evaluation."""
         keys = np.zeros(operands[0].rows)
         for number, form in enumerate(operands):
@@ -334,4 +332,4 @@ def nearest(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _closeness(keys: np.ndarray, allowance: float) -> np.ndarray:
-    return (_CLOSE + 64 * allowance) * (1.0 + np.abs(keys))
+    return np.asarray((_CLOSE + 64 * allowance) * (1.0 + np.abs(keys)))

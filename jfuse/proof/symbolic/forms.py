@@ -103,7 +103,7 @@ def limit(elements: int) -> None:
 
 def taken(block: Block, rows: np.ndarray) -> Block:
     """The block of some rows."""
-    return block.take(rows) if isinstance(block, Picks) else block[rows]
+    return block.take(rows) if isinstance(block, Picks) else np.take(block, rows, axis=0)
 
 
 def scaled(block: Block, factors: np.ndarray) -> Block:
@@ -122,8 +122,8 @@ def largest(block: Block) -> float:
 def present(block: Block) -> np.ndarray:
     """Whether each row has an atom.   bool[n]"""
     if isinstance(block, Picks):
-        return (block.atoms >= 0) & (block.scale != 0)
-    return block.any(axis=1)
+        return np.asarray((block.atoms >= 0) & (block.scale != 0))
+    return np.asarray(block.any(axis=1))
 
 
 def _is_zero(block: Block) -> bool:
@@ -134,16 +134,15 @@ def _is_zero(block: Block) -> bool:
 class Form:
     """A tensor in normal form.
 
-    turned: what its axes in other orders are, where that was asked for before.
     axes: the parts of each axis. blocks: by instance, whose refs count the open parts. constant: f64[rows].
-    error: how far each entry may be from that of exact arithmetic.
+    error: how far each entry may be from that of exact arithmetic. orders: its transposes that were asked for before.
     """
 
     axes: tuple[tuple[Part, ...], ...]
     blocks: Mapping[Instance, Block] = field(default_factory=dict)
     constant: np.ndarray = field(default_factory=lambda: np.zeros(1))
     error: float = 0.0
-    turned: dict[tuple[int, ...], Form] = field(default_factory=dict, repr=False)
+    orders: dict[tuple[int, ...], Form] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Axes of size 1 have no parts, however they came to be."""
@@ -342,7 +341,7 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
 
 def _apart(a: np.ndarray, b: np.ndarray, bound: float, allowance: float) -> np.ndarray:
     gap = np.abs(a - b)
-    return gap > (bound + allowance * np.minimum(np.abs(a), np.abs(b)) if allowance else bound)
+    return np.asarray(gap > (bound + allowance * np.minimum(np.abs(a), np.abs(b)) if allowance else bound))
 
 
 def equal(a: Form, b: Form, allowance: float = 0.0) -> bool:

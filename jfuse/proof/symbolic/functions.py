@@ -22,7 +22,6 @@ from jfuse.proof.symbolic.forms import (
     difference,
     limit,
     present,
-    scaled,
 )
 
 _FEW = 4  # different factors for which a product with a matrix is written out
@@ -220,15 +219,15 @@ def product(atoms: Atoms, a: Form, b: Form) -> Form:
         result = other.scale(constant.constant)
         error = result.error + constant.error * (other.magnitude + other.error)
         return Form(result.axes, result.blocks, result.constant, error)
-    for flag, other in ((a, b), (b, a)):
-        ramp = _ramp(atoms, _without_constant(flag), other)
+    for flag, factor in ((a, b), (b, a)):
+        ramp = _ramp(atoms, _without_constant(flag), factor)
         if ramp is not None:
-            return added(other.scale(flag.constant), ramp)
+            return added(factor.scale(flag.constant), ramp)
     a, b = _simple(atoms, a, b), _simple(atoms, b, a)
     result = added(a.scale(b.constant), _without_constant(b).scale(a.constant))
-    for first, mine in a.blocks.items():
-        for second, other in b.blocks.items():
-            result = added(result, _blocks_product(atoms, a, (first, mine), (second, other)))
+    for mine in a.blocks.items():
+        for factor_of_it in b.blocks.items():
+            result = added(result, _blocks_product(atoms, a, mine, factor_of_it))
     spread = a.error * b.magnitude + b.error * a.magnitude + a.error * b.error + ULP * a.magnitude * b.magnitude
     return Form(result.axes, result.blocks, result.constant, result.error + spread)
 
@@ -254,23 +253,21 @@ def _ramp(atoms: Atoms, flag: Form, other: Form) -> Form | None:
 
 
 def _simple(atoms: Atoms, form: Form, other: Form) -> Form:
-    """The form with what is a matrix as one atom in each row, unless the other factor is nearly the same in all rows."""
-    dense = {i: b for i, b in form.blocks.items() if not isinstance(b, Picks)}
-    picked = {i: _as_picks(b) for i, b in dense.items()}
-    blocks = {i: b if picked.get(i) is None else picked[i] for i, b in form.blocks.items()}
+    """The form with what is a matrix as one atom in each row, unless the other factor has few different atoms."""
+    blocks = {i: _as_picks(b) for i, b in form.blocks.items()}
     dense = {i: b for i, b in blocks.items() if not isinstance(b, Picks)}
     few = not dense or all(isinstance(b, Picks) and len(np.unique(b.atoms)) <= _FEW for b in other.blocks.values())
     if few:
-        return Form(form.axes, {i: b for i, b in blocks.items() if b is not None}, form.constant, form.error)
+        return Form(form.axes, blocks, form.constant, form.error)
     row = atoms.function("row", [Form(form.axes, dense, np.zeros(form.rows), form.error)])
-    rest = {i: b for i, b in blocks.items() if i not in dense and b is not None}
+    rest = {i: b for i, b in blocks.items() if i not in dense}
     return added(Form(form.axes, rest, form.constant, form.error), row)
 
 
-def _as_picks(block: np.ndarray) -> Picks | None:
-    """The block with one atom in each row, where it has no more; else None."""
+def _as_picks(block: Block) -> Block:
+    """A matrix with at most one atom in each row as picks."""
     if isinstance(block, Picks) or (np.count_nonzero(block, axis=1) > 1).any():
-        return None
+        return block
     atoms = np.abs(block).argmax(axis=1)
     scale = block[np.arange(len(block)), atoms]
     return Picks(np.where(scale == 0, -1, atoms), scale)
@@ -294,7 +291,7 @@ def _blocks_product(
         for places, instance, which in atoms.product(factors):
             limit(like.rows * (int(which.max()) + 1))
             block = np.zeros((like.rows, int(which.max()) + 1))
-            np.add.at(block.T, which, scaled(mine, here).T[places])
+            np.add.at(block.T, which, (mine * here[:, None]).T[places])
             result = added(result, atom_form(like, instance, block))
     return result
 

@@ -1,25 +1,22 @@
 """Loops by induction: a loop is one that was read before, where a relation between their carries says so.
 
-The relation says which element of a carry of the one is which of the other. Numbers suggest it: both loops run for a few
-steps at one random point. It is proven then: the initial values are equal, and one step keeps it, in normal form. So it
-holds after any number of steps. Elements for which it does not are dropped, and the rest is proven without them.
+The relation says which element of a carry of the one is which of the other. Numbers suggest it: both loops run for a
+few steps at one random point. It is proven then: the initial values are equal, and one step keeps it, in normal form.
+So it holds after any number of steps. Elements for which it does not are dropped, and the rest is proven without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.proof.symbolic import moves
-from jfuse.proof.symbolic.atoms import nearest
+from jfuse.proof.symbolic.atoms import Atoms, nearest
 from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, difference, open_numbers, opened
-
-if TYPE_CHECKING:
-    from jfuse.proof.symbolic.reader import Reader
 
 _STEPS = 3  # that both loops run for a suggestion
 _CLOSE = 1e-7  # between numbers of elements that may be equal
@@ -56,6 +53,17 @@ class Loop:
     families: Sequence[int]
     carried: Sequence[Form]
     numbers: Sequence[np.ndarray] | None
+
+
+class Reader(Protocol):
+    """Reads the steps of loops; it keeps the loops that were read."""
+
+    atoms: Atoms
+    sizes: frozenset[int]
+    loops: list[Loop]
+
+    def run(self, closed: Any, forms: Sequence[Form]) -> list[Form]:
+        """The results of a closed jaxpr for forms of its operands."""
 
 
 def read(reader: Reader, scan: Scan) -> tuple[list[Form], list[Form], int]:
@@ -159,7 +167,7 @@ def _as_known(
 
 
 def _suggested(loop: Loop, carry: Form, numbers: np.ndarray) -> list[np.ndarray]:
-    """For each carry of a loop which of its elements has the numbers of each element of another's carry, -1 for none."""
+    """For each carry of a loop which of its elements has the numbers of each element of another's, -1 for none."""
     result: list[np.ndarray] = []
     left = np.full(carry.rows, True)
     for initial, known in zip(loop.initial, loop.numbers or (), strict=True):
@@ -177,9 +185,7 @@ def _open_sizes(form: Form) -> list[str]:
     return [str(size) for size, is_open in form.parts if is_open]
 
 
-def _where_equal(
-    reader: Reader, rows: Sequence[np.ndarray], known: Sequence[Form], form: Form
-) -> list[np.ndarray]:
+def _where_equal(reader: Reader, rows: Sequence[np.ndarray], known: Sequence[Form], form: Form) -> list[np.ndarray]:
     """The relation without the elements whose forms differ."""
     result = []
     for atoms, other in zip(rows, known, strict=True):

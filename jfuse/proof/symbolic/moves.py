@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -147,9 +148,9 @@ def transposed(form: Form, order: Sequence[int]) -> Form:
     """The axes in another order."""
     if list(order) == list(range(len(form.axes))):
         return form
-    known = form.turned.get(tuple(order))
+    known = form.orders.get(tuple(order))
     if known is None:
-        known = form.turned[tuple(order)] = _transposed(form, order)
+        known = form.orders[tuple(order)] = _transposed(form, order)
     return known
 
 
@@ -192,9 +193,7 @@ def on_axes(form: Form, index: Callable[[np.ndarray], np.ndarray], touched: Sequ
     """The form whose rows are chosen by a function of their grid; the axes that it changes are closed before."""
     form = with_closed(form, touched)
     rows = index(grid(form))
-    axes = tuple(
-        ((rows.shape[a], False),) if a in touched or not parts else parts for a, parts in enumerate(form.axes)
-    )
+    axes = tuple(((rows.shape[a], False),) if a in touched or not parts else parts for a, parts in enumerate(form.axes))
     return moved(form, rows, axes)
 
 
@@ -258,7 +257,7 @@ def reversed_(form: Form, axes: Sequence[int]) -> Form:
             ref = Ref("axis", open_numbers(form.parts)[first])
             form = form.with_refs({ref: Ref(ref.kind, ref.number, True)})
         else:
-            form = on_axes(form, lambda rows, axis=axis: np.flip(rows, axis), [axis])
+            form = on_axes(form, partial(np.flip, axis=axis), [axis])
     return form
 
 
@@ -308,13 +307,14 @@ def summed(form: Form, axes: Sequence[int]) -> Form:
         if isinstance(block, Picks):
             atoms, scale = block.atoms[order], np.where(block.atoms >= 0, block.scale, 0.0)[order]
             limit(len(order) * (int(atoms.max()) + 1))
-            blocks[instance] = np.zeros((len(order), int(atoms.max()) + 1))
-            np.add.at(blocks[instance], (places, np.maximum(atoms, 0)), scale)
+            matrix = np.zeros((len(order), int(atoms.max()) + 1))
+            np.add.at(matrix, (places, np.maximum(atoms, 0)), scale)
+            blocks[instance] = matrix
         else:
             blocks[instance] = block[order.reshape(-1)].reshape(*order.shape, -1).sum(axis=1)
     error = count * (form.error + count * ULP * form.magnitude)
-    axes = tuple(form.axes[a] for a in kept)
-    return Form(axes, blocks, form.constant[order].sum(axis=1), error).without_empty()
+    axes_kept = tuple(form.axes[a] for a in kept)
+    return Form(axes_kept, blocks, form.constant[order].sum(axis=1), error).without_empty()
 
 
 def dropped(form: Form) -> Form:

@@ -161,7 +161,7 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     if numbers.operand_batching_dims:
         raise Stopped("a gather in batches")
-    parts = [a for a in range(len(form.axes)) if not (same(sizes[a], form.shape[a]) is True)]
+    parts = [a for a in range(len(form.axes)) if same(sizes[a], form.shape[a]) is not True]
     form = moves.with_closed(form, parts)
     if any(form.is_open(a) for a in numbers.collapsed_slice_dims):
         raise Stopped("a gather along an open axis")
@@ -169,15 +169,14 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     sizes = tuple(1 if form.is_open(a) and rows.shape[a] == 1 else int(s) for a, s in enumerate(sizes))
     places = index.constant.astype(np.int64).reshape(moves.grid(index).shape)
     with jax.enable_x64(True):
-        chosen = jax.lax.gather(rows, places, numbers, sizes, mode=eqn.params["mode"], fill_value=-1)
-    chosen = np.asarray(chosen)
+        taken = jax.lax.gather(rows, places, numbers, sizes, mode=eqn.params["mode"], fill_value=-1)
+    chosen = np.asarray(taken)
     if (chosen < 0).any():
         raise Stopped("a gather beyond the end")
     kept = [a for a in range(len(form.axes)) if a not in numbers.collapsed_slice_dims]
     at = dict(zip(numbers.offset_dims, kept, strict=True))
     axes = tuple(
-        form.axes[at[a]] if a in at and form.is_open(at[a]) else ((size, False),)
-        for a, size in enumerate(chosen.shape)
+        form.axes[at[a]] if a in at and form.is_open(at[a]) else ((size, False),) for a, size in enumerate(chosen.shape)
     )
     return moves.moved(form, chosen, axes)
 
@@ -191,17 +190,22 @@ def _last_places(atoms: Atoms, form: Form, index: Form, eqn: Any) -> Form | None
     axis = numbers.start_index_map[0]
     if whole[axis] or not form.is_open(axis) or len(form.axes[axis]) != 1:
         return None
-    size = form.shape[axis]
-    names = {("dim", str(size - 1)): -1}
-    (instance,) = index.blocks or (None,)
-    if instance is None or index.constant[0] != 0 or sizes[axis] != 1:
-        place = None if instance is not None or sizes[axis] != 1 or index.constant[0] != 0 else 0
-    else:
-        place = names.get(atoms.of(instance).op)
-    if place is None:
+    place = _end(atoms, index, form.shape[axis])
+    if place is None or sizes[axis] != 1:
         return None
     row = moves.at(form, axis, Ref("at", place))
     return moves.reshaped(row, eqn.outvars[0].aval.shape)
+
+
+def _end(atoms: Atoms, index: Form, size: Any) -> int | None:
+    """0 for an index of the first place, -1 for one of the last, else None."""
+    if not index.blocks:
+        first = not index.error and bool(index.constant[0] == 0)
+        last = not index.error and is_known(size) and bool(index.constant[0] == size - 1)
+        return 0 if first else -1 if last else None
+    ((instance, block), *others) = index.blocks.items()
+    is_last = atoms.of(instance).op == ("dim", str(size - 1)) and isinstance(block, Picks) and block.scale[0] == 1
+    return -1 if is_last and not others and index.constant[0] == 0 else None
 
 
 def _pad(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
@@ -243,7 +247,8 @@ def _greatest(op: str) -> Rule:
 
 def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     contracted, batch = eqn.params["dimension_numbers"]
-    return dot_general(atoms, *forms, contracted, batch)
+    left, right = forms
+    return dot_general(atoms, left, right, contracted, batch)
 
 
 def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
@@ -251,7 +256,7 @@ def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     if is_known(shape[axis]):
         return moves.broadcast(constant(np.arange(shape[axis])), shape, [axis])
     block = Picks(np.zeros(1, int), np.ones(1))
-    family = atoms.named("iota", 1, 1)
+    family = atoms.named(("iota", str(shape[axis])), 1, 1)
     ramp = Form((((shape[axis], True),),), {Instance(family, (Ref("axis", 0),)): block})
     return moves.broadcast(ramp, shape, [axis])
 
@@ -301,7 +306,7 @@ def _not_of(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x))
 
 
 RULES: Mapping[str, Rule] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -23,18 +24,35 @@ def dot_general(
     batch: tuple[Sequence[int], Sequence[int]],
 ) -> Form:
     """The contraction of two forms: axes are batch, free ones of the left, free ones of the right."""
-    left, right = _in_order(left, batch[0], contracted[0]), _in_order(right, batch[1], contracted[1])
-    shared, summed_ = len(batch[0]), len(contracted[0])
-    if left.is_constant or right.is_constant:
-        return _with_constant(left, right, shared, summed_)
-    return _written_out(atoms, left, right, shared, summed_)
+    sides = [_Side(left, batch[0], contracted[0]), _Side(right, batch[1], contracted[1])]
+    if not (left.is_constant or right.is_constant):
+        return _written_out(atoms, *(s.in_order() for s in sides), len(batch[0]), len(contracted[0]))
+    has_open = any(left.is_open(a) for a in sides[0].free)
+    if not left.is_constant or (right.is_constant and has_open):
+        return _with_constant(sides[1], sides[0])
+    result = _with_constant(sides[0], sides[1])
+    shared, columns, rows = len(batch[0]), len(sides[0].free), len(sides[1].free)
+    first = shared + rows
+    return transposed(result, [*range(shared), *range(first, first + columns), *range(shared, first)])
 
 
-def _in_order(form: Form, batch: Sequence[int], contracted: Sequence[int]) -> Form:
-    """The form with its batch axes first and the contracted ones, closed, last."""
-    free = [a for a in range(len(form.axes)) if a not in batch and a not in contracted]
-    form = with_closed(form, contracted)
-    return transposed(form, [*batch, *free, *contracted])
+@dataclass(frozen=True)
+class _Side:
+    """An operand of a contraction, and what its axes are."""
+
+    form: Form
+    batch: Sequence[int]
+    contracted: Sequence[int]
+
+    @property
+    def free(self) -> list[int]:
+        """The axes that are neither batch nor contracted."""
+        return [a for a in range(len(self.form.axes)) if a not in self.batch and a not in self.contracted]
+
+    def in_order(self) -> Form:
+        """The form with its batch axes first and the contracted ones, closed, last."""
+        form = with_closed(self.form, self.contracted)
+        return transposed(form, [*self.batch, *self.free, *self.contracted])
 
 
 def _written_out(atoms: Atoms, left: Form, right: Form, shared: int, summed_: int) -> Form:
@@ -51,34 +69,38 @@ def _written_out(atoms: Atoms, left: Form, right: Form, shared: int, summed_: in
     return summed(product(atoms, a, b), sums)
 
 
-def _with_constant(left: Form, right: Form, shared: int, summed_: int) -> Form:
-    has_open = [any(f.is_open(a) for a in range(shared, len(f.axes))) for f in (left, right)]
-    is_left = left.is_constant and not (right.is_constant and has_open[0])
-    constant, form = (left, right) if is_left else (right, left)
-    for axis in range(shared):
-        constant, form = _batch_alike(constant, form, axis)
-    constant = with_closed(constant, range(len(constant.axes)))
-    sizes = grid_shape(constant)
-    terms = prod(sizes[len(sizes) - summed_ :])
-    columns = sizes[shared : len(sizes) - summed_]
-    matrix = constant.constant.reshape(prod(sizes[:shared]), prod(columns), terms)
+def _with_constant(fixed: _Side, other: _Side) -> Form:
+    """The contraction with a constant: axes are batch, free ones of the other operand, free ones of the constant."""
+    form, shared, free = other.in_order(), len(other.batch), len(other.free)
+    matrix, error, columns, form = _matrix(fixed, form, shared)
+    terms = matrix.shape[2]
     rows = form.rows // (matrix.shape[0] * terms) if terms else 0
     if not rows or not matrix.size:
         raise Stopped("an empty product")
     blocks = {i: _contracted(b, matrix, rows) for i, b in form.blocks.items()}
     value = np.matmul(form.constant.reshape(-1, rows, terms), matrix.transpose(0, 2, 1)).reshape(-1)
-    weight = float(np.abs(matrix).sum(axis=2).max(initial=0.0))
-    error = weight * form.error + terms * constant.error * (form.magnitude + form.error)
-    error += terms * ULP * weight * form.magnitude
-    free = form.axes[shared : len(form.axes) - summed_]
-    new = tuple(((size, False),) for size in columns)
-    # The rows are in the order batch, free, new.
-    result = Form((*form.axes[:shared], *free, *new), blocks, value, error).without_empty()
-    if not is_left:
-        return result
-    first = shared + len(free)
-    order = [*range(shared), *range(first, first + len(new)), *range(shared, first)]
-    return transposed(result, order)
+    axes = (*form.axes[: shared + free], *(((size, False),) for size in columns))
+    weight = terms * max(float(matrix.max()), -float(matrix.min()))
+    bound = weight * form.error + terms * error * (form.magnitude + form.error) + terms * ULP * weight * form.magnitude
+    return Form(axes, blocks, value, bound).without_empty()
+
+
+def _matrix(fixed: _Side, form: Form, shared: int) -> tuple[np.ndarray, float, Sequence[int], Form]:
+    """The constant as f64[batch, columns, terms], its error, its free sizes, and the form with the same batch axes."""
+    constant = fixed.form
+    if shared:
+        constant = fixed.in_order()
+        for axis in range(shared):
+            constant, form = _batch_alike(constant, form, axis)
+    constant = with_closed(constant, range(len(constant.axes)))
+    sizes = grid_shape(constant)
+    array = constant.constant.reshape(sizes)
+    if not shared:  # a view: transposed copies of weights are what takes the time
+        order = [*fixed.free, *fixed.contracted]
+        array, sizes = array.transpose(order), [sizes[a] for a in order]
+    last = len(sizes) - len(fixed.contracted)
+    matrix = array.reshape(prod(sizes[:shared]), prod(sizes[shared:last]), prod(sizes[last:]))
+    return matrix, constant.error, sizes[shared:last], form
 
 
 def _batch_alike(constant: Form, form: Form, axis: int) -> tuple[Form, Form]:
@@ -100,15 +122,16 @@ def _contracted(block: Block, matrix: np.ndarray, rows: int) -> np.ndarray:
         size = int(block.atoms.max(initial=-1)) + 1
         limit(batch * rows * columns * max(size, 1))
         chosen = block.atoms[block.atoms >= 0]
-        if rows == batch == 1 and np.array_equal(block.atoms, np.arange(terms)) and (block.scale == 1.0).all():
-            return matrix[0]
+        (here,) = np.nonzero(block.atoms >= 0)
+        if rows == batch == 1 and np.array_equal(chosen, np.arange(size)) and (block.scale[here] == 1.0).all():
+            columns_of_it = matrix[0][:, here[0] : here[-1] + 1]  # a view, where they stand side by side
+            return columns_of_it if len(here) == columns_of_it.shape[1] else matrix[0][:, here]
         if rows == batch == 1 and len(np.unique(chosen)) == len(chosen):
             result = np.zeros((columns, size))
-            (here,) = np.nonzero(block.atoms >= 0)
             result[:, chosen] = matrix[0][:, here] * block.scale[here]
             return result
         block = block.dense(size)
     width = block.shape[1]
     limit(batch * rows * columns * width)
     entries = block.reshape(batch, rows, terms, width)
-    return np.einsum("bct,brtw->brcw", matrix, entries, optimize=True).reshape(-1, width)
+    return np.asarray(np.einsum("bct,brtw->brcw", matrix, entries, optimize=True)).reshape(-1, width)

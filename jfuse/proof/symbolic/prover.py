@@ -43,6 +43,9 @@ class Verdict:
         return not self.stopped
 
 
+NOT_TRIED = Verdict("not tried")
+
+
 def prove_symbolically(
     body: Graph, replacement: Graph, held: Mapping[Var, np.ndarray] | None = None, *, rounded: bool = False
 ) -> Verdict:
@@ -90,7 +93,8 @@ def _compared(
     reader = Reader(atoms, sizes)
     mine, other = (side.run(reader, operands) for side in pair)
     for number, (a, b) in enumerate(zip(mine, other, strict=True)):
-        if not equal(*moves.aligned(a, b), atoms.allowance):
+        first, second = moves.aligned(a, b)
+        if not equal(first, second, atoms.allowance):
             raise Stopped(f"result {number}: the normal forms differ")
     rounding = ("constants are equal up to their rounding to float32",) if rounded else ()
     return Verdict("", (*reader.assumptions, *rounding))

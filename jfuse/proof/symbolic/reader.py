@@ -32,8 +32,8 @@ _MOST_EQUATIONS = 6000  # of loops whose steps are written out
 class Reader:
     """Both sides of a proof in one space of atoms.
 
-    loops: those that were read. sizes: what is open besides symbols: loops start from states that are the same along it.
-    assumptions: what holds only under a condition, as text.
+    loops: those that were read. sizes: of open axes that are no symbols; states that are the same along them are open.
+    assumptions: the conditions of the proof, as text.
     """
 
     def __init__(self, atoms: Atoms, sizes: frozenset[int] = frozenset()) -> None:

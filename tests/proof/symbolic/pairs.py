@@ -134,7 +134,6 @@ def _of_step(step: Any, replacement: Graph, carries: Sequence[TensorType] | None
 
 _PEEPHOLES = (PEEPHOLES["input"], PEEPHOLES["forget"], PEEPHOLES["output"])
 _NARROW = [f32(BATCH, 3), f32(BATCH, UNITS)]
-_NORMED = {"norms": SCALES, "biases": SHIFTS}
 _STATE = [f32(BATCH, UNITS)]
 
 PAIRS: dict[str, Callable[[], Pair]] = {
@@ -160,9 +159,9 @@ PAIRS: dict[str, Callable[[], Pair]] = {
         lstm(projection=PROJECTION, projection_bias=PROJECTION_BIAS, proj_clip=0.5),
         _NARROW,
     ),
-    "lstm-normed": lambda: _of_step(cells.normed(), lstm(**_NORMED)),
-    "lstm-folded_norm": lambda: _of_step(cells.normed(cells.folded_norm), lstm(**_NORMED)),
-    "lstm-normed_together": lambda: _of_step(cells.normed_together, lstm(**_NORMED)),
+    "lstm-normed": lambda: _of_step(cells.normed(), lstm(norms=SCALES, biases=SHIFTS)),
+    "lstm-folded_norm": lambda: _of_step(cells.normed(cells.folded_norm), lstm(norms=SCALES, biases=SHIFTS)),
+    "lstm-normed_together": lambda: _of_step(cells.normed_together, lstm(norms=SCALES, biases=SHIFTS)),
     "rnn": lambda: _of_step(cells.simple(), rnn(), _STATE),
     "rnn-relu": lambda: _of_step(cells.simple(ops.relu), rnn("RELU"), _STATE),
     "rnn-closed": lambda: _of_step(cells.simple(), rnn(batch=2, steps=5), [f32(2, UNITS)], batch=2, steps=5),

@@ -192,7 +192,10 @@ def _counted(use: Callable[[Array, Array], Array]) -> Function:
 USES_OF_THE_STEP: dict[str, Callable[[Array, Array], Array]] = {
     "after step 100": lambda x, i: ops.select_v2(ops.greater(i, np.int32(100)), ops.neg(x), x),
     "a cast to 8 bits": lambda x, i: ops.add(
-        x, ops.cast(ops.sub(ops.cast(ops.cast(i, out_data_type=DType.i8), out_data_type=DType.i32), i), out_data_type=DType.f32)
+        x,
+        ops.cast(
+            ops.sub(ops.cast(ops.cast(i, out_data_type=DType.i8), out_data_type=DType.i32), i), out_data_type=DType.f32
+        ),
     ),
     "a division": lambda x, i: ops.add(x, ops.cast(ops.div(i, np.int32(100)), out_data_type=DType.f32)),
     "bits": lambda x, i: ops.add(x, ops.cast(ops.bitwise_xor(i, np.int32(128)), out_data_type=DType.f32)),
