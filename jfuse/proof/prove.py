@@ -38,7 +38,7 @@ TOLERANCE = 1e-9
 # Less than two roundings of f32, so no f32 file could show it.
 ROUNDED = 1e-7
 _SAMPLES = 64  # of each case
-_MEASURED = 64  # where a proof says that all are equal
+_LEAST_MEASURED, _MEASURED = 8, 64  # where a proof says that all are equal
 _FEW = 3  # where a case is long
 _LONGEST, _LONG, _MIDDLE, _LEAST = 259, 67, 17, 5  # steps, where their number is open
 _MOST_PRODUCTS = 2**25  # weights times steps times samples, for one row
@@ -133,8 +133,11 @@ def prove(
 def _measured(pair: _Pair, sampler: Sampler, seed: int) -> Proof | None:
     """The error on samples of one size, where a proof says that both are equal; None where it is large for rounding."""
     sizes = open_shapes([v.type for v in pair.body.inputs])
+    lengths = [e.params["length"] for e in pair.body.eqns if e.op is scan and is_known(e.params["length"])]
+    products = _weights(pair.body) * max(lengths, default=_LEAST)
+    count = max(_LEAST_MEASURED, min(_MEASURED, _MOST_PRODUCTS // (4 * products)))
     try:
-        return pair.compare(sampler, [Case.of(sizes[-1], _MEASURED)], seed)
+        return pair.compare(sampler, [Case.of(sizes[-1], count)], seed)
     except NotFused:
         return None
 
@@ -163,10 +166,15 @@ def _long_runs(body: Graph) -> tuple[dict[str, int], int]:
     loops = [e for e in body.eqns if e.op is scan and not is_known(e.params["length"])]
     inside = [v for e in loops for inner in e.bodies for i in all_eqns(inner) for v in i.outputs]
     long = _LONGEST if any(v.type.dtype.is_integer for v in inside) else _LONG
-    weights = sum(a.array.size for e in all_eqns(body) for a in e.inputs if isinstance(a, Const))
+    weights = _weights(body)
     names = {name for e in loops for name in symbols_of(e.params["length"])}
-    steps = next((s for s in (long, _MIDDLE) if _FEW * s * max(weights, 1) <= _MOST_PRODUCTS), _LEAST)
-    return dict.fromkeys(names, steps), max(_FEW, min(_SAMPLES, _MOST_PRODUCTS // (max(weights, 1) * steps)))
+    steps = next((s for s in (long, _MIDDLE) if _FEW * s * weights <= _MOST_PRODUCTS), _LEAST)
+    return dict.fromkeys(names, steps), max(_FEW, min(_SAMPLES, _MOST_PRODUCTS // (weights * steps)))
+
+
+def _weights(body: Graph) -> int:
+    """The elements of all constants, at least 1."""
+    return max(1, sum(a.array.size for e in all_eqns(body) for a in e.inputs if isinstance(a, Const)))
 
 
 def _beyond_limits(pair: _Pair, sampler: Sampler, cases: Sequence[Case], seed: int, proof: Proof) -> Proof:
