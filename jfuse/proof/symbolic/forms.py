@@ -110,7 +110,7 @@ def scaled(block: Block, factors: np.ndarray) -> Block:
     """The block with each row multiplied."""
     if isinstance(block, Picks):
         return Picks(np.where(factors == 0, -1, block.atoms), block.scale * factors)
-    return block * factors[:, None]
+    return np.asarray(block * factors[:, None])
 
 
 def largest(block: Block) -> float:

@@ -26,14 +26,15 @@ def dot_general(
     """The contraction of two forms: axes are batch, free ones of the left, free ones of the right."""
     sides = [_Side(left, batch[0], contracted[0]), _Side(right, batch[1], contracted[1])]
     if not (left.is_constant or right.is_constant):
-        return _written_out(atoms, *(s.in_order() for s in sides), len(batch[0]), len(contracted[0]))
+        first, second = (s.in_order() for s in sides)
+        return _written_out(atoms, first, second, len(batch[0]), len(contracted[0]))
     has_open = any(left.is_open(a) for a in sides[0].free)
     if not left.is_constant or (right.is_constant and has_open):
         return _with_constant(sides[1], sides[0])
     result = _with_constant(sides[0], sides[1])
     shared, columns, rows = len(batch[0]), len(sides[0].free), len(sides[1].free)
-    first = shared + rows
-    return transposed(result, [*range(shared), *range(first, first + columns), *range(shared, first)])
+    start = shared + rows
+    return transposed(result, [*range(shared), *range(start, start + columns), *range(shared, start)])
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _contracted(block: Block, matrix: np.ndarray, rows: int) -> np.ndarray:
         (here,) = np.nonzero(block.atoms >= 0)
         if rows == batch == 1 and np.array_equal(chosen, np.arange(size)) and (block.scale[here] == 1.0).all():
             columns_of_it = matrix[0][:, here[0] : here[-1] + 1]  # a view, where they stand side by side
-            return columns_of_it if len(here) == columns_of_it.shape[1] else matrix[0][:, here]
+            return np.asarray(columns_of_it if len(here) == columns_of_it.shape[1] else matrix[0][:, here])
         if rows == batch == 1 and len(np.unique(chosen)) == len(chosen):
             result = np.zeros((columns, size))
             result[:, chosen] = matrix[0][:, here] * block.scale[here]

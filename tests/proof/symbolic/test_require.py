@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import jfuse
 from jfuse.cli.spelling import as_options
 from jfuse.errors import JfuseError
+from tests.cells import weights
 
-W, R, B = (np.random.default_rng(k).standard_normal(s).astype(np.float32) for k, s in enumerate(((3, 4), (4, 4), 4)))
+W, R, B = weights(3, 4), weights(4, 4), weights(4)
 
 
 class Recurrence(tf.Module):
