@@ -21,6 +21,8 @@ from jfuse.ir.dims import Dim, is_known
 
 ULP = 2.0**-52
 _LARGEST = 2**23  # elements of a block
+_RELATIVE = 2.0**-20  # by which constants of rows may differ at most, in proportion to themselves
+_RESIDUE = 2.0**-40  # below which they may be what rounding leaves of 0
 
 
 class Ref(NamedTuple):
@@ -325,6 +327,9 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
     if bound > 2.0**-26 * max(a.magnitude, b.magnitude, 2.0**-100):
         raise Stopped("constants whose rounding is not small")
     differs = _apart(a.constant, b.constant, bound, allowance)
+    # A small constant may be the epsilon below a root: the bound alone, which is that of all entries, would hide it.
+    size = np.maximum(np.abs(a.constant), np.abs(b.constant))
+    differs |= (np.abs(a.constant - b.constant) > _RELATIVE * size) & (size > _RESIDUE)
     for instance in a.blocks.keys() | b.blocks.keys():
         mine, other = a.blocks.get(instance), b.blocks.get(instance)
         if isinstance(mine, Picks) and isinstance(other, Picks):
