@@ -27,6 +27,7 @@ from jfuse.passes.options import (
     Precision,
     Preference,
     RecurrenceOptions,
+    Requirement,
     State,
     TfOpOptions,
     mode_of,
@@ -73,6 +74,7 @@ def convert(
     loop: Loop = RecurrenceOptions.loop,
     prefer: Preference = RecurrenceOptions.prefer,
     machine: Machine = RecurrenceOptions.machine,
+    require: Requirement | None = RecurrenceOptions.require,
     target: TargetName | Sequence[TargetName] = LoweringOptions.target,
     precision: Precision = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
@@ -94,7 +96,7 @@ def convert(
     What was compared is `result.verification`. Where outputs differ, VerifyFailed has it, and the `report` so far.
 
     Arguments as for `load` and `lower`; `verify=False` skips the comparison with TensorFlow and LiteRT (fusions are
-    still proven).
+    still proven or tested).
     samples: inputs of your own to compare on instead of drawn ones, as `verify` takes `inputs`.
     tolerance, equations: as in `verify`.
     quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
@@ -122,7 +124,7 @@ def convert(
     )
     options = LoweringOptions(
         several("rules=", rules, "rules"),
-        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine, require=require),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         replace(quantization_options(quantize, calibration), source_bytes=source_bytes(source)),
         target=target,

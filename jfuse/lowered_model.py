@@ -35,6 +35,7 @@ from jfuse.passes.options import (
     Preference,
     QuantizationOptions,
     RecurrenceOptions,
+    Requirement,
     State,
     TfOpOptions,
     mode_of,
@@ -68,6 +69,7 @@ def lower(
     loop: Loop = RecurrenceOptions.loop,
     prefer: Preference = RecurrenceOptions.prefer,
     machine: Machine = RecurrenceOptions.machine,
+    require: Requirement | None = RecurrenceOptions.require,
     forms: Mapping[str, str] | None = None,
     target: TargetName | Sequence[TargetName] = LoweringOptions.target,
     precision: Precision = LoweringOptions.precision,
@@ -79,7 +81,7 @@ def lower(
     calibration: CalibrationData = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
-    """The model in TFLite builtins: loops recognised, composites fused and proven, states placed.
+    """The model in TFLite builtins: loops recognised, composites fused and proven or tested, states placed.
 
     model: a Model, or what `load` takes.
     rules: rules for this call, before the registered ones.
@@ -96,6 +98,7 @@ def lower(
         takes every fusion, but of an LSTM in 8 bits in LiteRT the fastest form that is about as small as any.
     machine: the processor whose measurements count where a form is chosen: "zen4", "zen4-avx2" (without AVX-512) or
         "emerald-rapids"; "any" takes the form by which none of them loses much.
+    require: "proven" refuses fusions that are only tested on samples; None takes both.
     forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
         whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
         24 steps). `jfuse.tune` finds the fastest.
@@ -123,7 +126,9 @@ def lower(
     model = (model if isinstance(model, Model) else load(model, rules=given)).keeping(state)
     options = LoweringOptions(
         given,
-        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms),
+        RecurrenceOptions(
+            recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms, require=require
+        ),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),
         target=target,

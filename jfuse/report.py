@@ -42,10 +42,11 @@ class Speed:
 
 @dataclass(frozen=True)
 class Fusion:
-    """A composite that became fused ops, tested on so many samples, and the largest relative error.
+    """A composite that became fused ops, proven or tested, and the largest relative error on so many samples.
 
     recovered: whether it was found in a loop that nobody marked. cell: the recurrence in words, and speed: what it
     costs, where it is one.
+    stopped: where and why the prover stopped, "" where the fusion is proven. conditions: under which it is, as text.
     unproven: why the rule's word was taken instead of a test (`trust=True`); then there are no samples and no error.
     """
 
@@ -59,12 +60,25 @@ class Fusion:
     cell: str = ""
     speed: Speed | None = None
     unproven: str = ""
+    stopped: str = "not tried"
+    conditions: tuple[str, ...] = ()
+
+    @property
+    def proof(self) -> str:
+        """The level: "proven" for all inputs, "tested" on samples, or "trusted" where neither can be had."""
+        if self.unproven:
+            return "trusted"
+        return "tested" if self.stopped else "proven"
 
     def __str__(self) -> str:
-        proof = f"tested on {self.samples} samples, largest error {self.error:.1e}"
-        if self.unproven:
-            proof = f"not tested: {self.unproven}"
-        lines = [f"{self.composite} at {self.source}", f"into {', '.join(self.becomes)}; {proof}"]
+        samples = f"{self.samples} samples, largest error {self.error:.1e}"
+        given = f" if {', '.join(self.conditions)}" if self.conditions else ""
+        words = {
+            "proven": f"proven{given}; {samples}",
+            "tested": f"tested on {samples}; no proof: {self.stopped}",
+            "trusted": f"not tested: {self.unproven}",
+        }
+        lines = [f"{self.composite} at {self.source}", f"into {', '.join(self.becomes)}; {words[self.proof]}"]
         return "\n".join(lines if self.speed is None else [*lines, str(self.speed)])
 
 

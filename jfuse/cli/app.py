@@ -28,6 +28,7 @@ from jfuse.passes.options import (
     PADDINGS,
     PRECISIONS,
     PREFERENCES,
+    REQUIREMENTS,
     STATES,
     LoweringOptions,
     RecurrenceOptions,
@@ -96,6 +97,7 @@ def convert(
     loop: options.Loop = RecurrenceOptions.loop,
     prefer: options.Prefer = RecurrenceOptions.prefer,
     machine: options.Machine = RecurrenceOptions.machine,
+    require: options.Require = None,
     target: options.Target = DEFAULT,
     precision: options.Precision = LoweringOptions.precision,
     strict: options.Strict = False,
@@ -121,6 +123,7 @@ def convert(
     one_of("loop", loop, LOOPS)
     one_of("prefer", prefer, PREFERENCES)
     one_of("machine", machine, MACHINES)
+    one_of("require", require, REQUIREMENTS)
     one_of("padding", padding, PADDINGS)
     one_of("precision", precision, PRECISIONS)
     need_target(target)
@@ -147,6 +150,7 @@ def convert(
             loop=loop,
             prefer=prefer,
             machine=machine,
+            require=require,
             target=target,
             precision=precision,
             strict=strict,

@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from jfuse.files import CPP_SUFFIXES
-from jfuse.passes.options import COST_ORDERS, LOOPS, MACHINES, PADDINGS, PRECISIONS, PREFERENCES, STATES
+from jfuse.passes.options import (
+    COST_ORDERS,
+    LOOPS,
+    MACHINES,
+    PADDINGS,
+    PRECISIONS,
+    PREFERENCES,
+    REQUIREMENTS,
+    STATES,
+)
 from jfuse.quantization.recipe_names import NAMES as RECIPES
 from jfuse.tflite.targets.names import NAMES, RUNTIMES, TARGETS, is_target, names_in
 from jfuse.verification.options import EDGES
@@ -71,6 +80,12 @@ Machine = Annotated[
     typer.Option(
         help=f"Whose measured times choose forms: {', '.join(MACHINES)}.",
         autocompletion=_one_of(MACHINES),
+    ),
+]
+Require = Annotated[
+    str | None,
+    typer.Option(
+        help="proven: refuse fusions that are only tested on samples.", autocompletion=_one_of(REQUIREMENTS[1:])
     ),
 ]
 Target = Annotated[

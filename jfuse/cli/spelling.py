@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PRECISIONS, PREFERENCES, STATES
+from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PRECISIONS, PREFERENCES, REQUIREMENTS, STATES
 from jfuse.verification.options import EDGES
 
 _VALUE = r"""(?P<value>"[^"\n]*"|'[^'\n]*'|\[[^\]\n]*\]|\{[^}\n]*\}|[\w.-]+|…)"""
@@ -106,6 +106,7 @@ _SPELLED: dict[str, Callable[[str], str]] = {
     "padding": _chosen("--padding", PADDINGS),
     "precision": _chosen("--precision", PRECISIONS),
     "prefer": _chosen("--prefer", PREFERENCES),
+    "require": _chosen("--require", REQUIREMENTS),
     "machine": _chosen("--machine", MACHINES),
     "state": _chosen("--state", STATES),
     "calibration": lambda value: f"--calibration {'random' if value == _RANDOM else 'data.npz'}",

@@ -20,12 +20,14 @@ StateMode: TypeAlias = Literal["source", "reset", "keep", "io"]
 Padding: TypeAlias = Literal["right", "left"]
 Loop: TypeAlias = Literal["auto", "while", "unroll"]
 Preference: TypeAlias = Literal["auto", "fused", "speed", "size"]
+Requirement: TypeAlias = Literal["proven"]
 Precision: TypeAlias = Literal["float32", "source"]
 Machine: TypeAlias = Literal["any", "zen4", "zen4-avx2", "emerald-rapids"]
 STATES: tuple[StateMode, ...] = get_args(StateMode)
 PADDINGS: tuple[Padding | None, ...] = (None, *get_args(Padding))
 LOOPS: tuple[Loop, ...] = get_args(Loop)
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
+REQUIREMENTS: tuple[Requirement | None, ...] = (None, *get_args(Requirement))
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 ANY_MACHINE: Machine = "any"
 CostOrder: TypeAlias = Literal["graph", "macs", "weights", "activations", "time"]
@@ -58,6 +60,7 @@ class RecurrenceOptions:
 
     forms: for single ones, by their source as the report names it, the form that they take whatever the other options
     say: "fused", "unrolled", "x4" (WHILE with four steps a turn), "x4in24" (in blocks of 24 steps).
+    require: "proven" leaves fusions out that are only tested.
     whiles: of a file that is quantized the sources of its WHILE operators, which stay WHILE unless an option asks for
     another form; what was written step by step stays so. None for other sources.
     """
@@ -70,6 +73,7 @@ class RecurrenceOptions:
     machine: Machine = ANY_MACHINE
     forms: Mapping[str, str] = field(default_factory=dict)
     whiles: frozenset[str] | None = None
+    require: Requirement | None = None
 
     def __post_init__(self) -> None:
         need_choice("state", self.state, STATES)
@@ -77,6 +81,7 @@ class RecurrenceOptions:
         need_choice("loop", self.loop, LOOPS)
         need_choice("prefer", self.prefer, PREFERENCES)
         need_choice("machine", self.machine, MACHINES)
+        need_choice("require", self.require, REQUIREMENTS)
         need_mapping("forms=", self.forms, '{"the source of a recurrence": "fused"}')
         for form in self.forms.values():
             if not isinstance(form, str) or _FORM.fullmatch(form) is None:

@@ -22,11 +22,13 @@ from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
 from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
+from jfuse.proof.error_of_samples import agrees, largest_error
 from jfuse.proof.f32_steps import rounding_step
 from jfuse.proof.limits import WatchedLimits, all_limits, limits_of, stated_limits, watched, without
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 from jfuse.proof.step_numbers import step_number_uses
+from jfuse.proof.symbolic.prover import NOT_TRIED, Verdict, prove_symbolically
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
 # resembles it by 0.1 and more. Constants that were folded into each other and rounded to f32 (a forget gate's `+ 1`)
@@ -36,6 +38,7 @@ TOLERANCE = 1e-9
 # Less than two roundings of f32, so no f32 file could show it.
 ROUNDED = 1e-7
 _SAMPLES = 64  # of each case
+_LEAST_MEASURED, _MEASURED = 8, 64  # where a proof says that all are equal
 _FEW = 3  # where a case is long
 _LONGEST, _LONG, _MIDDLE, _LEAST = 259, 67, 17, 5  # steps, where their number is open
 _MOST_PRODUCTS = 2**25  # weights times steps times samples, for one row
@@ -44,7 +47,7 @@ _SHORT = (1, 3)  # steps at which a longer recurrence is compared as well
 
 @dataclass(frozen=True)
 class Proof:
-    """How many samples agreed, and the largest relative error among them.
+    """How many samples agreed, the largest relative error among them, and whether it holds for all inputs.
 
     nan_for_infinities: where an input is infinite the replacement gives NaN in more places than the body.
     """
@@ -52,6 +55,7 @@ class Proof:
     samples: int
     error: float
     nan_for_infinities: bool = False
+    verdict: Verdict = NOT_TRIED
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ def prove(
     *,
     tolerance: float = TOLERANCE,
     seed: int = 0,
+    for_all: bool = False,
 ) -> Proof:
     """Compare two graphs that take the same operands and give the same results; raises NotFused where they differ.
 
@@ -92,6 +97,7 @@ def prove(
     over sequences multiply all that they read with whole matrices, in which an infinity times 0 is NaN, and an infinity
     in a step that does not count outweighs the column of the mask: this is told.
 
+    for_all: look for a proof that holds for all inputs first; samples measure the error then, and few are enough.
     tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.
     """
     constants = tuple(known.constants) or (None,) * len(body.inputs)
@@ -112,9 +118,28 @@ def prove(
     sampler = Sampler.of(body, replacement, padded=masks, held=held)
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
+    verdict = NOT_TRIED
+    if for_all:
+        verdict = prove_symbolically(body, replacement, held, rounded=tolerance == ROUNDED)
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
+    if verdict.is_proven:
+        measured = _measured(pair, sampler, seed)
+        if measured is not None:
+            return replace(measured, verdict=verdict)
     proof, cases = _compared(pair, sampler, seed)
-    return _beyond_limits(pair, sampler, cases, seed, proof)
+    return replace(_beyond_limits(pair, sampler, cases, seed, proof), verdict=verdict)
+
+
+def _measured(pair: _Pair, sampler: Sampler, seed: int) -> Proof | None:
+    """The error on samples of one size, where a proof says that both are equal; None where it is large for rounding."""
+    sizes = open_shapes([v.type for v in pair.body.inputs])
+    lengths = [e.params["length"] for e in pair.body.eqns if e.op is scan and is_known(e.params["length"])]
+    products = _weights(pair.body) * max(lengths, default=_LEAST)
+    count = max(_LEAST_MEASURED, min(_MEASURED, _MOST_PRODUCTS // (4 * products)))
+    try:
+        return pair.compare(sampler, [Case.of(sizes[-1], count)], seed)
+    except NotFused:
+        return None
 
 
 def _compared(pair: _Pair, sampler: Sampler, seed: int) -> tuple[Proof, Sequence[Case]]:
@@ -141,10 +166,15 @@ def _long_runs(body: Graph) -> tuple[dict[str, int], int]:
     loops = [e for e in body.eqns if e.op is scan and not is_known(e.params["length"])]
     inside = [v for e in loops for inner in e.bodies for i in all_eqns(inner) for v in i.outputs]
     long = _LONGEST if any(v.type.dtype.is_integer for v in inside) else _LONG
-    weights = sum(a.array.size for e in all_eqns(body) for a in e.inputs if isinstance(a, Const))
+    weights = _weights(body)
     names = {name for e in loops for name in symbols_of(e.params["length"])}
-    steps = next((s for s in (long, _MIDDLE) if _FEW * s * max(weights, 1) <= _MOST_PRODUCTS), _LEAST)
-    return dict.fromkeys(names, steps), max(_FEW, min(_SAMPLES, _MOST_PRODUCTS // (max(weights, 1) * steps)))
+    steps = next((s for s in (long, _MIDDLE) if _FEW * s * weights <= _MOST_PRODUCTS), _LEAST)
+    return dict.fromkeys(names, steps), max(_FEW, min(_SAMPLES, _MOST_PRODUCTS // (weights * steps)))
+
+
+def _weights(body: Graph) -> int:
+    """The elements of all constants, at least 1."""
+    return max(1, sum(a.array.size for e in all_eqns(body) for a in e.inputs if isinstance(a, Const)))
 
 
 def _beyond_limits(pair: _Pair, sampler: Sampler, cases: Sequence[Case], seed: int, proof: Proof) -> Proof:
@@ -290,7 +320,7 @@ class _Pair:
         if self.runs_sequences:
             told &= ~np.isnan(found)
         got = f"another value in result {number}, where operands are infinite"
-        need(_agree(found[told], wanted[told], self.tolerance), "not_equal", want="what the body computes", got=got)
+        need(agrees(found[told], wanted[told], self.tolerance), "not_equal", want="what the body computes", got=got)
         return more_nan
 
     @property
@@ -319,36 +349,6 @@ def _program(
         return jax.vmap(both)(*args) if args else jax.tree.map(lambda o: jax.numpy.asarray(o)[None], both())
 
     return quick_jit(program)
-
-
-def largest_error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """The largest relative error over samples (the first axis): max|a - b| / max|b| of the sample.
-
-    Samples whose values are all small beside those of others count by a thousandth of the others: what cancels there
-    leaves the rounding of larger intermediates. Equal NaNs and infinities agree; all but floats must be equal.
-    """
-    if found.shape != wanted.shape:
-        return float("inf")
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, wanted) else float("inf")
-    a, b = (np.asarray(v, np.float64).reshape(len(wanted), -1) for v in (found, wanted))
-    odd = ~(np.isfinite(a) & np.isfinite(b))
-    if not np.array_equal(a[odd], b[odd], equal_nan=True):
-        return float("inf")
-    difference = np.where(odd, 0.0, np.abs(np.where(odd, 0.0, a) - np.where(odd, 0.0, b))).max(axis=1, initial=0.0)
-    size = np.where(odd, 0.0, np.abs(b)).max(axis=1, initial=0.0)
-    size = np.maximum(size, 1e-3 * size.max(initial=0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(difference == 0.0, 0.0, difference / size)
-    return float(relative.max(initial=0.0))
-
-
-def _agree(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
-    """Whether infinities are the same, and all else is up to a tolerance relative to the largest finite value."""
-    size = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
-    with np.errstate(invalid="ignore"):
-        close = np.abs(found - wanted) <= tolerance * size
-    return bool(np.all((found == wanted) | close))
 
 
 def _shortened(

@@ -45,14 +45,25 @@ def _of_fusion(fusion: Fusion) -> Iterator[str]:
     yield f"{fusion.cell or fusion.composite} at {fusion.source}"
     how = "recovered from what nobody marked" if fusion.recovered else f"marked as {fusion.composite!r}"
     yield f"  found      {how}; the rule is {fusion.rule}"
-    if fusion.unproven:
-        yield f"  not tested {fusion.unproven}"
-    else:
-        yield f"  tested     on {fusion.samples} samples in float64, largest error {fusion.error:.1e}"
+    yield from _of_proof(fusion)
     yield f"  becomes    {', '.join(fusion.becomes)}"
     if fusion.speed is not None:
         yield f"  speed      {fusion.speed}"
         yield from _expected("", fusion.speed.fused_microseconds, fusion.speed.forms)
+
+
+def _of_proof(fusion: Fusion) -> Iterator[str]:
+    if fusion.unproven:
+        yield f"  not tested {fusion.unproven}"
+        return
+    samples = f"{fusion.samples} samples in float64, largest error {fusion.error:.1e}"
+    if fusion.proof == "tested":
+        yield f"  tested     on {samples}"
+        yield f"  no proof   {fusion.stopped}"
+        return
+    yield "  proven     for all inputs, states, lengths and batches, in real arithmetic"
+    yield from (f"  if         {condition}" for condition in fusion.conditions)
+    yield f"  measured   on {samples}"
 
 
 def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:

@@ -54,7 +54,7 @@ def unknown_op(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_demo_shows_what_fused_and_how_fast(demo: tuple[Path, str]) -> None:
     folder, output = demo
     assert str(folder / "lstm_classifier") in output
-    assert "into UNIDIRECTIONAL_SEQUENCE_LSTM, STRIDED_SLICE; tested on" in output
+    assert "into UNIDIRECTIONAL_SEQUENCE_LSTM, STRIDED_SLICE; proven" in output
     assert "1 unidirectional_sequence_lstm" in output
     assert not re.search(r"\d while", output)
     assert re.search(r"^latency +\d+\.\d+ ms", output, re.MULTILINE)

@@ -17,7 +17,8 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.opaque_ops.tf_op import TfOp
-from jfuse.proof.prove import TOLERANCE, KnownOperands, Proof, largest_error, prove
+from jfuse.proof.error_of_samples import largest_error
+from jfuse.proof.prove import TOLERANCE, KnownOperands, Proof, prove
 from tests.cells import BATCH, UNITS, Loop, dense, f32, keras, weights
 
 Function = Callable[..., Any]

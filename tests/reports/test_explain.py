@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jfuse.report import Fusion, Kept, LoopForm, Refusal, Report
@@ -24,8 +26,18 @@ def test_a_fusion_tells_what_it_is_how_it_was_found_and_proven() -> None:
         "LSTM of 16 units, 8 inputs, 12 steps at model/lstm/while (While)",
         "  found      recovered from what nobody marked; the rule is fuse_lstm",
         "  tested     on 131 samples in float64, largest error 4.4e-16",
+        "  no proof   not tried",
         "  becomes    UNIDIRECTIONAL_SEQUENCE_LSTM",
         "",
+    ]
+
+
+def test_a_proof_tells_for_what_it_holds_and_under_which_conditions() -> None:
+    lines = explain_lines(Report(fused=[replace(FUSED, stopped="", conditions=("T >= 1",))]))
+    assert lines[2:5] == [
+        "  proven     for all inputs, states, lengths and batches, in real arithmetic",
+        "  if         T >= 1",
+        "  measured   on 131 samples in float64, largest error 4.4e-16",
     ]
 
 

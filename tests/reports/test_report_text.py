@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jfuse.report import Difference, Fusion, LatencyRatio, Noise, Refusal, Report
 
 
@@ -14,12 +16,22 @@ def test_a_report_is_read_line_by_line() -> None:
     )
     assert str(report).splitlines() == [
         "fused: own.lstm at cell (While)",
-        "  into UNIDIRECTIONAL_SEQUENCE_LSTM; tested on 192 samples, largest error 1.4e-15",
+        "  into UNIDIRECTIONAL_SEQUENCE_LSTM; tested on 192 samples, largest error 1.4e-15; no proof: not tried",
         "not fused: recover_gru: no_builtin_op failed at gru (While): want a cell that TFLite has",
         "operators: 2 add, 1 while",
         "largest error: not compared",
         "note: assumed: N >= 1",
     ]
+
+
+def test_a_fusion_is_proven_tested_or_trusted() -> None:
+    fusion = Fusion("own.lstm", "fuse_own", "cell", ("LSTM",), 64, 1e-15, stopped="", conditions=("T >= 1",))
+    assert (fusion.proof, str(fusion).splitlines()[1]) == (
+        "proven",
+        "into LSTM; proven if T >= 1; 64 samples, largest error 1.0e-15",
+    )
+    assert replace(fusion, stopped="an index that is computed").proof == "tested"
+    assert replace(fusion, unproven="body not executable").proof == "trusted"
 
 
 def test_a_quantized_file_states_its_own_error() -> None:

@@ -208,6 +208,9 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     if costs is not None and is_judged:
         costs.need_worth(ctx.recurrence.prefer)
     proof, unproven = _proof_or_trust(eqn, rule, is_read, replacement, given, masks)
+    stopped = proof.verdict.stopped or unproven
+    needs_proof = ctx.recurrence.require == "proven"
+    need(not (needs_proof and stopped), "only_tested", want="a proof for all inputs", got=stopped)
     if sizes:
         raise _SizesFound(sizes)
     masks.keep()
@@ -226,6 +229,8 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
             recovered=name in ctx.rules.recovers,
             cell=", ".join(filter(None, map(describe, recognized.eqns))),
             unproven=unproven,
+            stopped=stopped,
+            conditions=proof.verdict.assumptions,
             speed=None if costs is None else costs.speed(asked_for["speed"]),
         )
     )
@@ -343,4 +348,5 @@ def _proved(
     known: KnownOperands,
     tolerance: float = TOLERANCE,
 ) -> Proof:
-    return prove(_only(eqn.bodies[0], given), replacement, known, rule.claims, tolerance=tolerance)
+    body = _only(eqn.bodies[0], given)
+    return prove(body, replacement, known, rule.claims, tolerance=tolerance, for_all=True)

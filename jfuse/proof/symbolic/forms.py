@@ -1,0 +1,397 @@
+"""Affine forms: a tensor as sums of matrices times atoms, where open axes are indices and not rows.
+
+An *atom* is a scalar that the normal form does not look into: an element of an input, tanh of a row, a product. Atoms
+come in families, and a family is a function of some indices (its batch row, its step). An *instance* says which index
+of the tensor, or of a loop, each of these is. A `Form` has one row for each element of its closed axes:
+
+    value[open indices][row] = constant[row] + sum over instances of (block[row, :] @ atoms of the instance)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from jfuse.ir.dims import Dim, is_known
+
+ULP = 2.0**-52
+_LARGEST = 2**23  # elements of a block
+_RELATIVE = 2.0**-20  # by which constants of rows may differ at most, in proportion to themselves
+_RESIDUE = 2.0**-40  # below which they may be what rounding leaves of 0
+
+
+class Ref(NamedTuple):
+    """An index: "axis" counts the open axes of a form, "loop" names a loop whose step it is, "at" is a fixed place.
+
+    "param" counts the indices of a family. flipped: counted from the end.
+    """
+
+    kind: str
+    number: int
+    flipped: bool = False
+
+    def turned(self, flipped: bool) -> Ref:
+        """The index counted from the other end where `flipped`."""
+        if not flipped:
+            return self
+        return Ref("at", -1 - self.number) if self.kind == "at" else replace_flip(self)
+
+
+def replace_flip(ref: Ref) -> Ref:
+    """The same index counted from the other end."""
+    return Ref(ref.kind, ref.number, not ref.flipped)
+
+
+class Instance(NamedTuple):
+    """A family at some indices."""
+
+    family: int
+    refs: tuple[Ref, ...]
+
+
+Part: TypeAlias = tuple[Dim, bool]
+"""A factor of an axis: its size, and whether it is open."""
+
+Block: TypeAlias = "Picks | np.ndarray"
+
+
+def _is_one(part: Part) -> bool:
+    """Whether a part is closed and has one place."""
+    return not part[1] and is_known(part[0]) and bool(part[0] == 1)
+
+
+class Stopped(Exception):
+    """The prover cannot go on; the text is the reason."""
+
+
+class MustClose(Stopped):
+    """An axis was open whose places are told apart. size: of the axis."""
+
+    def __init__(self, size: Dim, why: str) -> None:
+        super().__init__(f"{why} an axis of {size}")
+        self.size = size
+
+
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """A block with at most one atom in each row.   atoms: i[n], -1 for none; scale: f64[n]"""
+
+    atoms: np.ndarray
+    scale: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Picks:
+        """The block of some rows."""
+        return Picks(self.atoms[rows], self.scale[rows])
+
+    def dense(self, size: int) -> np.ndarray:
+        """The matrix of the block."""
+        limit(len(self.atoms) * size)
+        matrix = np.zeros((len(self.atoms), size))
+        (rows,) = np.nonzero(self.atoms >= 0)
+        matrix[rows, self.atoms[rows]] = self.scale[rows]
+        return matrix
+
+
+def limit(elements: int) -> None:
+    """Raise Stopped for a matrix that is too large."""
+    if elements > _LARGEST:
+        raise Stopped(f"a matrix of {elements} elements is too large")
+
+
+def taken(block: Block, rows: np.ndarray) -> Block:
+    """The block of some rows."""
+    return block.take(rows) if isinstance(block, Picks) else np.take(block, rows, axis=0)
+
+
+def scaled(block: Block, factors: np.ndarray) -> Block:
+    """The block with each row multiplied."""
+    if isinstance(block, Picks):
+        return Picks(np.where(factors == 0, -1, block.atoms), block.scale * factors)
+    return np.asarray(block * factors[:, None])
+
+
+def largest(block: Block) -> float:
+    """The largest absolute entry."""
+    array = block.scale if isinstance(block, Picks) else block
+    return max(float(array.max(initial=0.0)), -float(array.min(initial=0.0)))
+
+
+def present(block: Block) -> np.ndarray:
+    """Whether each row has an atom.   bool[n]"""
+    if isinstance(block, Picks):
+        return np.asarray((block.atoms >= 0) & (block.scale != 0))
+    return np.asarray(block.any(axis=1))
+
+
+def _is_zero(block: Block) -> bool:
+    return not present(block).any() if isinstance(block, Picks) else not (block[:1].any() or block.any())
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A tensor in normal form.
+
+    axes: the parts of each axis. blocks: by instance, whose refs count the open parts. constant: f64[rows].
+    error: how far each entry may be from that of exact arithmetic. orders: its transposes that were asked for before.
+    """
+
+    axes: tuple[tuple[Part, ...], ...]
+    blocks: Mapping[Instance, Block] = field(default_factory=dict)
+    constant: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    error: float = 0.0
+    orders: dict[tuple[int, ...], Form] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Axes of size 1 have no parts, however they came to be."""
+        if any(map(_is_one, self.parts)):
+            axes = tuple(tuple(part for part in axis if not _is_one(part)) for axis in self.axes)
+            object.__setattr__(self, "axes", axes)
+            del self.__dict__["parts"]
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of all axes in a row."""
+        return tuple(part for axis in self.axes for part in axis)
+
+    @property
+    def rows(self) -> int:
+        """The number of elements of the closed parts."""
+        return len(self.constant)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it has no atoms."""
+        return not self.blocks
+
+    @cached_property
+    def magnitude(self) -> float:
+        """The largest absolute entry."""
+        return max([float(np.abs(self.constant).max(initial=0.0)), *map(largest, self.blocks.values())])
+
+    @cached_property
+    def shape(self) -> tuple[Dim, ...]:
+        """The sizes of the axes."""
+        return tuple(axis[0][0] if len(axis) == 1 else prod(size for size, _ in axis) for axis in self.axes)
+
+    def closed_sizes(self, axis: int) -> list[int]:
+        """The sizes of the closed parts of an axis."""
+        return [int(size) for size, is_open in self.axes[axis] if not is_open]
+
+    def is_open(self, axis: int) -> bool:
+        """Whether some part of the axis is open."""
+        return any(is_open for _, is_open in self.axes[axis])
+
+    def take(self, rows: np.ndarray, axes: tuple[tuple[Part, ...], ...] | None = None) -> Form:
+        """The form of some rows; the axes are given where they change."""
+        axes = self.axes if axes is None else axes
+        if len(rows) == self.rows and np.array_equal(rows, np.arange(self.rows)):
+            return Form(axes, self.blocks, self.constant, self.error)
+        blocks = {i: taken(b, rows) for i, b in self.blocks.items()}
+        return Form(axes, blocks, self.constant[rows], self.error)
+
+    def scale(self, factors: np.ndarray | float, error: float = 0.0) -> Form:
+        """Each row multiplied by an exact number, or one that is within `error`, relatively, of it."""
+        factors = np.broadcast_to(np.asarray(factors, np.float64), (self.rows,))
+        most = float(np.abs(factors).max(initial=0.0))
+        blocks = {i: scaled(b, factors) for i, b in self.blocks.items()} if most else {}
+        exact = error == 0.0 and bool(np.isin(np.abs(factors), (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)).all())
+        bound = self.error * most + (0.0 if exact else (ULP + error) * most * self.magnitude)
+        return Form(self.axes, blocks, self.constant * factors, bound)
+
+    def plus(self, number: np.ndarray | float) -> Form:
+        """A constant added to each row."""
+        constant, rounding = exact_sum(self.constant, np.asarray(number, np.float64))
+        return replace(self, constant=constant, error=self.error + rounding)
+
+    def with_refs(self, change: Mapping[Ref, Ref], axes: tuple[tuple[Part, ...], ...] | None = None) -> Form:
+        """The form with indices replaced; those that are not named stay."""
+
+        def moved(ref: Ref) -> Ref:
+            plain = Ref(ref.kind, ref.number)
+            return change[plain].turned(ref.flipped) if plain in change else ref
+
+        moved_blocks = [(Instance(i.family, tuple(map(moved, i.refs))), b) for i, b in self.blocks.items()]
+        axes = self.axes if axes is None else axes
+        if len({i for i, _ in moved_blocks}) == len(moved_blocks):
+            return Form(axes, dict(moved_blocks), self.constant, self.error)
+        result = Form(axes, {}, self.constant, self.error)
+        for instance, block in moved_blocks:  # two indices became one: their blocks are added
+            result = added(result, Form(axes, {instance: block}, np.zeros(self.rows), 0.0))
+        return result
+
+    def uses(self, number: int) -> bool:
+        """Whether the value depends on the index of an open part."""
+        return any(ref.kind == "axis" and ref.number == number for i in self.blocks for ref in i.refs)
+
+    def without_empty(self) -> Form:
+        """The form without blocks that are zero."""
+        blocks = {i: b for i, b in self.blocks.items() if not _is_zero(b)}
+        return self if len(blocks) == len(self.blocks) else replace(self, blocks=blocks)
+
+
+def constant(array: Any) -> Form:
+    """The form of an array."""
+    values = np.asarray(array)
+    if values.dtype.kind in "iu" and values.size and np.abs(values.astype(np.float64)).max() >= 2.0**53:
+        raise Stopped("an integer beyond 2^53")
+    if values.dtype.kind not in "fiub":
+        raise Stopped(f"a constant of {values.dtype}")
+    numbers = values.astype(np.float64).reshape(-1)
+    if not np.isfinite(numbers).all():
+        raise Stopped("a constant that is no real number")
+    return Form(tuple(((size, False),) for size in values.shape), {}, numbers, 0.0)
+
+
+def added(a: Form, b: Form) -> Form:
+    """The sum of two forms of the same axes."""
+    blocks: dict[Instance, Block] = dict(a.blocks)
+    error = a.error + b.error
+    for instance, block in b.blocks.items():
+        mine = blocks.get(instance)
+        if mine is None:
+            blocks[instance] = block
+            continue
+        blocks[instance], rounding = _sum(mine, block)
+        error += rounding
+    total, rounding = exact_sum(a.constant, b.constant)
+    _refuse_large(a.constant, b.constant, total)
+    error += rounding
+    dropped = bool(((np.abs(total) <= error) & (total != 0)).any())
+    for instance in a.blocks.keys() & b.blocks.keys():
+        blocks[instance], is_less = _cleaned(blocks[instance], error)
+        dropped |= is_less
+        if _is_zero(blocks[instance]):
+            del blocks[instance]
+    total = np.where(np.abs(total) <= error, 0.0, total)
+    return Form(a.axes, blocks, total, 2 * error if dropped else error)
+
+
+def _refuse_large(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> None:
+    """Stop where large constants cancel: in f32 such sums round, in real numbers they do nothing."""
+    if ((np.maximum(np.abs(a), np.abs(b)) > 2.0**20) & (np.abs(total) < 2.0**20)).any():
+        raise Stopped("large constants that cancel")
+
+
+def _cleaned(block: Block, error: float) -> tuple[Block, bool]:
+    """A block whose entries that are zero but for rounding are zero, and whether some were not."""
+    if isinstance(block, Picks):
+        small = (np.abs(block.scale) <= error) & (block.atoms >= 0)
+        return Picks(np.where(small, -1, block.atoms), np.where(small, 0.0, block.scale)), bool(small.any())
+    small = (np.abs(block) <= error) & (block != 0.0)
+    if not small.any():
+        return block, False
+    return np.where(small, 0.0, block), True
+
+
+def exact_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, float]:
+    """The sum and the largest rounding in it, exactly.   Source: Knuth, TAOCP 2, 4.2.2, theorem B (TwoSum)"""
+    total = a + b
+    other = total - a
+    rounding = np.abs((a - (total - other)) + (b - other))
+    return total, float(rounding.max(initial=0.0))
+
+
+def _sum(a: Block, b: Block) -> tuple[Block, float]:
+    if isinstance(a, Picks) and isinstance(b, Picks):
+        either = (a.atoms < 0) | (b.atoms < 0) | (a.atoms == b.atoms)
+        if either.all():
+            mine, other = np.where(a.atoms >= 0, a.scale, 0.0), np.where(b.atoms >= 0, b.scale, 0.0)
+            total, rounding = exact_sum(mine, other)
+            return Picks(np.maximum(a.atoms, b.atoms), total), rounding
+    size = max(_width(a), _width(b))
+    matrix = _widened(a, size) + _widened(b, size)
+    return matrix, ULP * largest(matrix)
+
+
+def _width(block: Block) -> int:
+    return int(block.atoms.max(initial=-1)) + 1 if isinstance(block, Picks) else block.shape[1]
+
+
+def _widened(block: Block, size: int) -> np.ndarray:
+    if isinstance(block, Picks):
+        return block.dense(size)
+    return block if block.shape[1] == size else np.pad(block, ((0, 0), (0, size - block.shape[1])))
+
+
+def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
+    """Whether each row of two forms differs by more than the rounding of its constants.   bool[rows]
+
+    allowance: how far entries may be apart relative to themselves; 0 for none.
+    """
+    bound = 2 * (a.error + b.error)
+    if bound > 2.0**-26 * max(a.magnitude, b.magnitude, 2.0**-100):
+        raise Stopped("constants whose rounding is not small")
+    differs = _apart(a.constant, b.constant, bound, allowance)
+    # A small constant may be the epsilon below a root: the bound alone, which is that of all entries, would hide it.
+    size = np.maximum(np.abs(a.constant), np.abs(b.constant))
+    differs |= (np.abs(a.constant - b.constant) > _RELATIVE * size) & (size > _RESIDUE)
+    for instance in a.blocks.keys() | b.blocks.keys():
+        mine, other = a.blocks.get(instance), b.blocks.get(instance)
+        if isinstance(mine, Picks) and isinstance(other, Picks):
+            left, right = np.where(mine.atoms >= 0, mine.scale, 0.0), np.where(other.atoms >= 0, other.scale, 0.0)
+            same = mine.atoms == other.atoms
+            neither = (np.abs(left) <= bound) & (np.abs(right) <= bound)
+            differs |= np.where(same, _apart(left, right, bound, allowance), ~neither)
+            continue
+        size = max(_width(block) for block in (mine, other) if block is not None)
+        mine, other = (np.zeros((a.rows, size)) if x is None else _widened(x, size) for x in (mine, other))
+        differs |= _apart(mine, other, bound, allowance).any(axis=1)
+    return differs
+
+
+def _apart(a: np.ndarray, b: np.ndarray, bound: float, allowance: float) -> np.ndarray:
+    gap = np.abs(a - b)
+    return np.asarray(gap > (bound + allowance * np.minimum(np.abs(a), np.abs(b)) if allowance else bound))
+
+
+def equal(a: Form, b: Form, allowance: float = 0.0) -> bool:
+    """Whether all rows of two forms of the same axes are equal up to the rounding of their constants."""
+    return not difference(a, b, allowance).any()
+
+
+def closed(form: Form, part: int) -> Form:
+    """The form with an open part closed, along which it does not change."""
+    numbers = open_numbers(form.parts)
+    size = form.parts[part][0]
+    if not is_known(size) or form.uses(numbers[part]):
+        raise MustClose(size, "places are told apart along")
+    grid = np.arange(form.rows).reshape([int(s) for s, o in form.parts if not o])
+    before = sum(not o for _, o in form.parts[:part])
+    limit(form.rows * int(size))
+    rows = np.repeat(np.expand_dims(grid, before), int(size), axis=before).reshape(-1)
+    change = {Ref("axis", n): Ref("axis", n - 1) for n in numbers.values() if n > numbers[part]}
+    return form.take(rows, with_part(form.axes, part, (size, False))).with_refs(change)
+
+
+def opened(form: Form, part: int) -> Form | None:
+    """The form with a closed part open, where its rows are the same along it; else None."""
+    sizes = [int(s) for s, o in form.parts if not o]
+    before = sum(not o for _, o in form.parts[:part])
+    grid = np.arange(form.rows).reshape(sizes)
+    if not grid.size:
+        return None
+    first = np.take(grid, [0], axis=before)
+    if not equal(form, form.take(np.broadcast_to(first, grid.shape).reshape(-1))):
+        return None
+    numbers = [n for p, n in open_numbers(form.parts).items() if p > part]
+    change = {Ref("axis", n): Ref("axis", n + 1) for n in numbers}
+    return form.take(first.reshape(-1), with_part(form.axes, part, (form.parts[part][0], True))).with_refs(change)
+
+
+def open_numbers(parts: Sequence[Part]) -> dict[int, int]:
+    """For the position of each open part its number among the open ones."""
+    places = [i for i, (_, is_open) in enumerate(parts) if is_open]
+    return {part: number for number, part in enumerate(places)}
+
+
+def with_part(axes: tuple[tuple[Part, ...], ...], place: int, part: Part) -> tuple[tuple[Part, ...], ...]:
+    """The axes with the part of a position replaced."""
+    flat = [p for axis in axes for p in axis]
+    flat[place] = part
+    walk = iter(flat)
+    return tuple(tuple(next(walk) for _ in axis) for axis in axes)

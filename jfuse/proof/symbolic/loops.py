@@ -1,0 +1,213 @@
+"""Loops by induction: a loop is one that was read before, where a relation between their carries says so.
+
+The relation says which element of a carry of the one is which of the other. Numbers suggest it: both loops run for a
+few steps at one random point. It is proven then: the initial values are equal, and one step keeps it, in normal form.
+So it holds after any number of steps. Elements for which it does not are dropped, and the rest is proven without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from jfuse.ir.dims import Dim, is_known, same
+from jfuse.proof.symbolic import moves
+from jfuse.proof.symbolic.atoms import Atoms, nearest
+from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, difference, open_numbers, opened
+
+_STEPS = 3  # that both loops run for a suggestion
+_CLOSE = 1e-7  # between numbers of elements that may be equal
+_MIXED = np.array([1.0, 0.7, 0.3, 0.9])  # of the numbers of an element, one by which it is looked up
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """A scan of jax: its step and operands.   step: a closed jaxpr"""
+
+    step: Any
+    length: Dim
+    reverse: bool
+    consts: Sequence[Form]
+    carries: Sequence[Form]
+    xs: Sequence[Form]
+
+    def entering(self, number: int) -> list[Form]:
+        """What the step of a loop reads of each sequence."""
+        ref = Ref("loop", number, self.reverse)
+        return [moves.dropped(moves.at(x, 0, ref)) for x in self.xs]
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A loop that was read: the families of its carries before each step, and what one step makes of them.
+
+    numbers: the suggestion's, for each carry f64[rows, steps].
+    """
+
+    number: int
+    length: Dim
+    initial: Sequence[Form]
+    families: Sequence[int]
+    carried: Sequence[Form]
+    numbers: Sequence[np.ndarray] | None
+
+
+class Reader(Protocol):
+    """Reads the steps of loops; it keeps the loops that were read."""
+
+    atoms: Atoms
+    sizes: frozenset[int]
+    loops: list[Loop]
+
+    def run(self, closed: Any, forms: Sequence[Form]) -> list[Form]:
+        """The results of a closed jaxpr for forms of its operands."""
+
+
+def read(reader: Reader, scan: Scan) -> tuple[list[Form], list[Form], int]:
+    """The carries after a step, what it gives, and the loop of whose step they speak."""
+    forms = [*scan.consts, *scan.carries, *scan.xs]
+    if any(ref.kind == "loop" for form in forms for i in form.blocks for ref in i.refs):
+        raise Stopped("a loop within a loop")
+    scan = replace(scan, carries=[_opened(c, reader.sizes) for c in scan.carries])
+    if any(not x.is_open(0) or len(x.axes[0]) != 1 for x in scan.xs):
+        raise Stopped("a loop over steps that are not one axis")
+    numbers = _numbers(reader, scan)
+    for loop in reader.loops:
+        if same(loop.length, scan.length) is True:
+            results = _as_known(reader, scan, loop, numbers)
+            if results is not None:
+                return (*results, loop.number)
+    number = len(reader.loops)
+    families = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
+    rows = [(f, np.arange(c.rows)) for f, c in zip(families, scan.carries, strict=True)]
+    state = [_atoms_of(c, number, [r]) for c, r in zip(scan.carries, rows, strict=True)]
+    carried, ys = _stepped(reader, scan, number, state)
+    reader.loops.append(Loop(number, scan.length, scan.carries, families, carried, numbers))
+    return carried, ys, number
+
+
+def _opened(form: Form, sizes: frozenset[int]) -> Form:
+    """An initial state that is the same for all rows of a batch, with that axis open."""
+    for axis in range(len(form.axes) - 1):
+        part = sum(len(a) for a in form.axes[:axis])
+        is_batch = len(form.axes[axis]) == 1 and form.parts[part][0] in sizes and not form.parts[part][1]
+        form = (opened(form, part) or form) if is_batch else form
+    return form
+
+
+def _atoms_of(carry: Form, loop: int, rows: Sequence[tuple[int, np.ndarray]]) -> Form:
+    """A carry before a step of a loop.   rows: families, and which of their atoms each row is, -1 for none"""
+    refs = (Ref("loop", loop), *(Ref("axis", n) for n in open_numbers(carry.parts).values()))
+    result = Form(carry.axes, {}, np.zeros(carry.rows), 0.0)
+    for family, atoms in rows:
+        block = Picks(atoms, np.where(atoms >= 0, 1.0, 0.0))
+        result = added(result, Form(carry.axes, {Instance(family, refs): block}, np.zeros(carry.rows), 0.0))
+    return result.without_empty()
+
+
+def _stepped(reader: Reader, scan: Scan, loop: int, state: Sequence[Form]) -> tuple[list[Form], list[Form]]:
+    results = reader.run(scan.step, [*scan.consts, *state, *scan.entering(loop)])
+    carried = []
+    for before, after in zip(state, results[: len(state)], strict=True):
+        alike = moves.aligned(before, after)
+        if alike[0].parts != before.parts:
+            raise Stopped("a carry whose open axes change")
+        carried.append(alike[1])
+    return carried, results[len(state) :]
+
+
+def _numbers(reader: Reader, scan: Scan) -> list[np.ndarray] | None:
+    """Each element of each carry at a random point, before some steps; None where it cannot be had."""
+
+    def at_point(form: Form, step: int = 0) -> Form:
+        change = {Ref("loop", -1): Ref("at", 1000 + step)}
+        values = reader.atoms.evaluated(form.with_refs(change), as_values=True)
+        return Form(form.axes, {}, values, 0.0)
+
+    consts, state = [at_point(c) for c in scan.consts], [at_point(c) for c in scan.carries]
+    seen = [[c.constant] for c in state]
+    reader.atoms.is_trial = True
+    try:
+        for step in range(_STEPS):
+            inputs = [at_point(x, step) for x in scan.entering(-1)]
+            results = reader.run(scan.step, [*consts, *state, *inputs])[: len(state)]
+            state = [moves.aligned(b, at_point(a))[1] for b, a in zip(state, results, strict=True)]
+            for values, form in zip(seen, state, strict=True):
+                values.append(form.constant)
+        return [np.stack(values, axis=1) for values in seen]
+    except (Stopped, ValueError):
+        return None
+    finally:
+        reader.atoms.is_trial = False
+
+
+def _as_known(
+    reader: Reader, scan: Scan, loop: Loop, numbers: list[np.ndarray] | None
+) -> tuple[list[Form], list[Form]] | None:
+    """The results of a step in terms of another loop, by a relation that is proven; None where there is none."""
+    if numbers is None or loop.numbers is None:
+        return None
+    relation = [_suggested(loop, c, n) for c, n in zip(scan.carries, numbers, strict=True)]
+    relation = [_where_equal(reader, r, loop.initial, c) for r, c in zip(relation, scan.carries, strict=True)]
+    others = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
+    while any((atoms >= 0).any() for r in relation for atoms in r):
+        state = []
+        for carry, rows, other in zip(scan.carries, relation, others, strict=True):
+            left = np.where(np.stack(rows).max(axis=0) < 0, np.arange(carry.rows), -1)
+            state.append(_atoms_of(carry, loop.number, [*zip(loop.families, rows, strict=True), (other, left)]))
+        carried, ys = _stepped(reader, scan, loop.number, state)
+        closer = [_where_equal(reader, r, loop.carried, c) for r, c in zip(relation, carried, strict=True)]
+        if all((a == b).all() for r, s in zip(relation, closer, strict=True) for a, b in zip(r, s, strict=True)):
+            return carried, ys
+        relation = closer
+    return None
+
+
+def _suggested(loop: Loop, carry: Form, numbers: np.ndarray) -> list[np.ndarray]:
+    """For each carry of a loop which of its elements has the numbers of each element of another's, -1 for none."""
+    result: list[np.ndarray] = []
+    left = np.full(carry.rows, True)
+    for initial, known in zip(loop.initial, loop.numbers or (), strict=True):
+        atoms = np.full(carry.rows, -1)
+        if _open_sizes(initial) == _open_sizes(carry) and len(known):
+            candidates = nearest(known @ _MIXED, numbers @ _MIXED)
+            close = (np.abs(known[candidates] - numbers) <= _CLOSE * (1 + np.abs(numbers))).all(axis=1)
+            atoms = np.where(close & left, candidates, -1)
+            left &= atoms < 0
+        result.append(atoms)
+    return result
+
+
+def _open_sizes(form: Form) -> list[str]:
+    return [str(size) for size, is_open in form.parts if is_open]
+
+
+def _where_equal(reader: Reader, rows: Sequence[np.ndarray], known: Sequence[Form], form: Form) -> list[np.ndarray]:
+    """The relation without the elements whose forms differ."""
+    result = []
+    for atoms, other in zip(rows, known, strict=True):
+        (here,) = np.nonzero(atoms >= 0)
+        kept = atoms.copy()
+        if here.size:
+            axes = (((len(here), False),),)
+            differs = difference(form.take(here, axes), other.take(atoms[here], axes), reader.atoms.allowance)
+            kept[here[differs]] = -1
+        result.append(kept)
+    return result
+
+
+def after_last(form: Form, loop: int) -> Form:
+    """What a step gives, at the last one."""
+    return form.with_refs({Ref("loop", loop): Ref("at", -1)})
+
+
+def collected(form: Form, loop: int, length: Dim, *, reverse: bool) -> Form:
+    """What each step gives, in a row."""
+    change = {Ref("axis", n): Ref("axis", n + 1) for n in open_numbers(form.parts).values()}
+    change[Ref("loop", loop)] = Ref("axis", 0, reverse)
+    if is_known(length) and length == 1:
+        change[Ref("loop", loop)] = Ref("at", -1)
+    return form.with_refs(change, (((length, True),), *form.axes))

@@ -1,0 +1,382 @@
+"""What each primitive of jax does to forms. A primitive without a row stops the proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.ir.dims import is_known, same
+from jfuse.proof.symbolic import functions, moves
+from jfuse.proof.symbolic.atoms import Atoms
+from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, constant
+from jfuse.proof.symbolic.products import dot_general
+
+Rule = Callable[[Atoms, Sequence[Form], Any], Form]
+"""Forms of the operands and the jaxpr's equation -> the form of its one result."""
+
+
+def _one_of(function: Callable[[Atoms, Form], Form]) -> Rule:
+    return lambda atoms, forms, eqn: function(atoms, forms[0])
+
+
+def _pair(function: Callable[[Atoms, Form, Form], Form]) -> Rule:
+    return lambda atoms, forms, eqn: function(atoms, *_elements(forms, eqn))
+
+
+def _elements(forms: Sequence[Form], eqn: Any) -> list[Form]:
+    """Operands of an elementwise primitive, in the shape of the result."""
+    shape = eqn.outvars[0].aval.shape
+    return moves.aligned(*(_in_shape(form, shape) for form in forms))
+
+
+def _in_shape(form: Form, shape: Sequence[Any]) -> Form:
+    own = form.shape
+    if len(own) == len(shape) and all(same(a, b) is True for a, b in zip(own, shape, strict=True)):
+        return form
+    return moves.broadcast(form, shape, list(range(len(shape) - len(own), len(shape))))
+
+
+def _atom(name: str, exact: Callable[[np.ndarray], np.ndarray] | None = None) -> Rule:
+    return lambda atoms, forms, eqn: functions.function(atoms, name, forms[0], exact)
+
+
+def _odd(name: str, exact: Callable[[np.ndarray], np.ndarray]) -> Rule:
+    return lambda atoms, forms, eqn: functions.odd(atoms, name, forms[0], exact)
+
+
+def _minus(atoms: Atoms, a: Form, b: Form) -> Form:
+    return functions.minus(a, b)
+
+
+def _negated(atoms: Atoms, form: Form) -> Form:
+    return form.scale(-1.0)
+
+
+def _not(atoms: Atoms, form: Form) -> Form:
+    return form.scale(-1.0).plus(1.0)
+
+
+def _or(atoms: Atoms, a: Form, b: Form) -> Form:
+    return functions.minus(added(a, b), functions.product(atoms, a, b))
+
+
+def _differ(atoms: Atoms, a: Form, b: Form) -> Form:
+    return _not(atoms, functions.zero(atoms, functions.minus(a, b)))
+
+
+def _select(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    if len(forms) != 3 or eqn.invars[0].aval.dtype != np.bool_:
+        raise Stopped("a choice among several")
+    flag, no, yes = _elements(forms, eqn)
+    return functions.choice(atoms, flag, yes, no)
+
+
+def _clamp(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    low, x, high = _elements(forms, eqn)
+    return functions.minimum(atoms, functions.maximum(atoms, x, low), high)
+
+
+def _power(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    exponent = eqn.params["y"]
+    if not 1 <= abs(exponent) <= 8:
+        raise Stopped(f"a power of {exponent}")
+    result = forms[0]
+    for _ in range(abs(exponent) - 1):
+        result = functions.product(atoms, result, forms[0])
+    return result if exponent > 0 else functions.reciprocal(atoms, result)
+
+
+def _rsqrt(atoms: Atoms, form: Form) -> Form:
+    return functions.reciprocal(atoms, functions.function(atoms, "sqrt", form, np.sqrt))
+
+
+def _pow(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    base, exponent = _elements(forms, eqn)
+    if exponent.is_constant and (exponent.constant == -0.5).all():
+        return _rsqrt(atoms, base)
+    if exponent.is_constant and (exponent.constant == 0.5).all():
+        return functions.function(atoms, "sqrt", base, np.sqrt)
+    if exponent.is_constant and (exponent.constant == 2.0).all():
+        return functions.product(atoms, base, base)
+    return atoms.function("pow", [base, exponent])
+
+
+def _cast(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    """Between widths that hold all values nothing happens in real numbers; else an atom of the form."""
+    (form,), old, new = forms, eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
+    if old == new or old == np.bool_:
+        return form
+    if new == np.bool_:
+        return _not(atoms, functions.zero(atoms, form))
+    if form.is_constant and not form.error and old.kind in "iu":
+        return Form(form.axes, {}, form.constant.astype(old).astype(new).astype(np.float64), 0.0)
+    exact = old.kind in "iuf" and old.kind == new.kind and np.can_cast(old, new, "safe")
+    return form if exact else atoms.function(("cast", str(old), str(new)), [form])
+
+
+def _reshape(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    return moves.reshaped(forms[0], eqn.outvars[0].aval.shape)
+
+
+def _broadcast(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    return moves.broadcast(forms[0], eqn.outvars[0].aval.shape, list(eqn.params["broadcast_dimensions"]))
+
+
+def _slice(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    starts, ends = eqn.params["start_indices"], eqn.params["limit_indices"]
+    return moves.sliced(forms[0], starts, ends, eqn.params["strides"] or [1] * len(starts))
+
+
+def _dynamic_slice(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    form, *indices = forms
+    sizes = eqn.outvars[0].aval.shape
+    starts = [_index(i, d, s) for i, d, s in zip(indices, form.shape, sizes, strict=False)]
+    return moves.sliced(form, starts, [s + n for s, n in zip(starts, sizes, strict=True)], [1] * len(sizes))
+
+
+def _index(index: Form, dim: Any, size: Any) -> int:
+    if not index.is_constant or index.error:
+        raise Stopped("an index that is computed")
+    start = int(index.constant[0])
+    if not is_known(dim) or not is_known(size):
+        if start != 0:
+            raise Stopped("an index into an open axis")
+        return 0
+    return min(max(start, 0), int(dim) - int(size))
+
+
+def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    """Rows by constant indices: jax's own gather of the numbers of the rows."""
+    form, index = forms
+    last = _last_places(atoms, form, index, eqn)
+    if last is not None:
+        return last
+    if not index.is_constant or index.error:
+        raise Stopped("an index that is computed")
+    index = moves.with_closed(index, range(len(index.axes)))
+    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    if numbers.operand_batching_dims:
+        raise Stopped("a gather in batches")
+    parts = [a for a in range(len(form.axes)) if same(sizes[a], form.shape[a]) is not True]
+    form = moves.with_closed(form, parts)
+    if any(form.is_open(a) for a in numbers.collapsed_slice_dims):
+        raise Stopped("a gather along an open axis")
+    rows = moves.grid(form)
+    sizes = tuple(1 if form.is_open(a) and rows.shape[a] == 1 else int(s) for a, s in enumerate(sizes))
+    places = index.constant.astype(np.int64).reshape(moves.grid(index).shape)
+    with jax.enable_x64(True):
+        taken = jax.lax.gather(rows, places, numbers, sizes, mode=eqn.params["mode"], fill_value=-1)
+    chosen = np.asarray(taken)
+    if (chosen < 0).any():
+        raise Stopped("a gather beyond the end")
+    kept = [a for a in range(len(form.axes)) if a not in numbers.collapsed_slice_dims]
+    at = dict(zip(numbers.offset_dims, kept, strict=True))
+    axes = tuple(
+        form.axes[at[a]] if a in at and form.is_open(at[a]) else ((size, False),) for a, size in enumerate(chosen.shape)
+    )
+    return moves.moved(form, chosen, axes)
+
+
+def _last_places(atoms: Atoms, form: Form, index: Form, eqn: Any) -> Form | None:
+    """A gather of one place of an open axis, all of the other ones: its last, or its first; else None."""
+    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    whole = [same(s, d) is True for s, d in zip(sizes, form.shape, strict=True)]
+    if len(numbers.start_index_map) != 1 or sum(not w for w in whole) != 1 or index.rows != 1:
+        return None
+    axis = numbers.start_index_map[0]
+    if whole[axis] or not form.is_open(axis) or len(form.axes[axis]) != 1:
+        return None
+    place = _end(atoms, index, form.shape[axis])
+    if place is None or sizes[axis] != 1:
+        return None
+    row = moves.at(form, axis, Ref("at", place))
+    return moves.reshaped(row, eqn.outvars[0].aval.shape)
+
+
+def _end(atoms: Atoms, index: Form, size: Any) -> int | None:
+    """0 for an index of the first place, -1 for one of the last, else None."""
+    if not index.blocks:
+        first = not index.error and bool(index.constant[0] == 0)
+        last = not index.error and is_known(size) and bool(index.constant[0] == size - 1)
+        return 0 if first else -1 if last else None
+    ((instance, block), *others) = index.blocks.items()
+    is_last = atoms.of(instance).op == ("dim", str(size - 1)) and isinstance(block, Picks) and block.scale[0] == 1
+    return -1 if is_last and not others and index.constant[0] == 0 else None
+
+
+def _pad(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    form, value = forms
+    low, high, inner = zip(*eqn.params["padding_config"], strict=True)
+    if any(inner) or min(*low, *high) < 0 or not value.is_constant:
+        raise Stopped("a padding within")
+    return moves.padded(form, list(zip(low, high, strict=True)), float(value.constant[0]))
+
+
+def _concatenate(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    return moves.concatenated(forms, eqn.params["dimension"])
+
+
+def _tile(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    repeats = eqn.params["reps"]
+    touched = [a for a, count in enumerate(repeats) if count != 1]
+    return moves.on_axes(forms[0], lambda rows: np.tile(rows, repeats), touched)
+
+
+def _sum(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    return moves.summed(forms[0], eqn.params["axes"])
+
+
+def _greatest(op: str) -> Rule:
+    """A function of all rows along the axes, as one atom."""
+
+    def rule(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+        axes = eqn.params["axes"]
+        form = moves.with_closed(forms[0], axes)
+        kept = [a for a in range(len(form.axes)) if a not in axes]
+        order = moves.grid(form).transpose([*kept, *axes])
+        order = order.reshape(int(np.prod([order.shape[i] for i in range(len(kept))], initial=1)), -1)
+        axes_kept = tuple(form.axes[a] for a in kept)
+        return atoms.function(op, [moves.moved(form, order[:, k], axes_kept) for k in range(order.shape[1])])
+
+    return rule
+
+
+def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    contracted, batch = eqn.params["dimension_numbers"]
+    left, right = forms
+    return dot_general(atoms, left, right, contracted, batch)
+
+
+def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    shape, axis = eqn.outvars[0].aval.shape, eqn.params["dimension"]
+    if is_known(shape[axis]):
+        return moves.broadcast(constant(np.arange(shape[axis])), shape, [axis])
+    block = Picks(np.zeros(1, int), np.ones(1))
+    family = atoms.named(("iota", str(shape[axis])), 1, 1)
+    ramp = Form((((shape[axis], True),),), {Instance(family, (Ref("axis", 0),)): block})
+    return moves.broadcast(ramp, shape, [axis])
+
+
+def _same(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    return forms[0]
+
+
+def integers(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    """Integer arithmetic, which wraps: of constants NumPy's, else an atom."""
+    name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
+    operands = _elements(forms, eqn)
+    if all(f.is_constant and not f.error for f in operands) and name in _NUMPY:
+        values = [f.constant.astype(v.aval.dtype) for f, v in zip(operands, eqn.invars, strict=True)]
+        with np.errstate(all="ignore"):
+            result = np.asarray(_NUMPY[name](*values)).astype(np.float64)
+        return Form(operands[0].axes, {}, result, 0.0)
+    options = str(sorted((k, str(v)) for k, v in eqn.params.items()))
+    return atoms.function((name, str(dtype), options), operands)
+
+
+_NUMPY: Mapping[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "max": np.maximum,
+    "min": np.minimum,
+    "abs": np.abs,
+}
+
+ELEMENTWISE = frozenset({"add", "sub", "mul", "neg", "max", "min", "abs", "div", "rem", "sign", "clamp", "integer_pow"})
+"""Primitives that mean arithmetic, which is another one for integers."""
+
+
+def _logical(of_bools: Callable[[Atoms, Form, Form], Form]) -> Rule:
+    def rule(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+        if eqn.outvars[0].aval.dtype != np.bool_:
+            return integers(atoms, forms, eqn)
+        return of_bools(atoms, *_elements(forms, eqn))
+
+    return rule
+
+
+def _not_of(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    return _not(atoms, forms[0]) if eqn.outvars[0].aval.dtype == np.bool_ else integers(atoms, forms, eqn)
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x))
+
+
+RULES: Mapping[str, Rule] = {
+    "add": _pair(lambda atoms, a, b: added(a, b)),
+    "add_any": _pair(lambda atoms, a, b: added(a, b)),
+    "sub": _pair(_minus),
+    "mul": _pair(functions.product),
+    "div": _pair(functions.quotient),
+    "neg": _one_of(_negated),
+    "max": _pair(functions.maximum),
+    "min": _pair(functions.minimum),
+    "abs": _one_of(lambda atoms, x: functions.minus(functions.relu(atoms, x).scale(2.0), x)),
+    "tanh": _one_of(functions.tanh),
+    "logistic": _one_of(functions.sigmoid),
+    "exp": _atom("exp", np.exp),
+    "expm1": lambda atoms, forms, eqn: functions.function(atoms, "exp", forms[0], np.exp).plus(-1.0),
+    "log": _atom("log", np.log),
+    "log1p": lambda atoms, forms, eqn: functions.function(atoms, "log", forms[0].plus(1.0), np.log),
+    "sqrt": _atom("sqrt", np.sqrt),
+    "rsqrt": _one_of(_rsqrt),
+    "erf": _odd("erf", _erf),
+    "erfc": lambda atoms, forms, eqn: functions.odd(atoms, "erf", forms[0], _erf).scale(-1.0).plus(1.0),
+    "sin": _odd("sin", np.sin),
+    "cos": _atom("cos"),
+    "tan": _odd("tan", np.tan),
+    "sinh": _odd("sinh", np.sinh),
+    "cosh": _atom("cosh"),
+    "atan": _odd("atan", np.arctan),
+    "floor": _atom("floor"),
+    "ceil": _atom("ceil"),
+    "sign": _atom("sign"),
+    "is_finite": _atom("is_finite"),
+    "round": lambda atoms, forms, eqn: atoms.function(("round", str(eqn.params)), [forms[0]]),
+    "rem": _pair(lambda atoms, a, b: atoms.function("rem", [a, b])),
+    "atan2": _pair(lambda atoms, a, b: atoms.function("atan2", [a, b])),
+    "square": _one_of(lambda atoms, x: functions.product(atoms, x, x)),
+    "integer_pow": _power,
+    "pow": _pow,
+    "clamp": _clamp,
+    "select_n": _select,
+    "gt": _pair(lambda atoms, a, b: functions.positive(atoms, functions.minus(a, b))),
+    "lt": _pair(lambda atoms, a, b: functions.positive(atoms, functions.minus(b, a))),
+    "ge": _pair(lambda atoms, a, b: _not(atoms, functions.positive(atoms, functions.minus(b, a)))),
+    "le": _pair(lambda atoms, a, b: _not(atoms, functions.positive(atoms, functions.minus(a, b)))),
+    "eq": _pair(lambda atoms, a, b: functions.zero(atoms, functions.minus(a, b))),
+    "ne": _pair(_differ),
+    "and": _logical(functions.product),
+    "or": _logical(_or),
+    "not": _not_of,
+    "convert_element_type": _cast,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "broadcast_in_dim": _broadcast,
+    "transpose": lambda atoms, forms, eqn: moves.transposed(forms[0], eqn.params["permutation"]),
+    "rev": lambda atoms, forms, eqn: moves.reversed_(forms[0], eqn.params["dimensions"]),
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "gather": _gather,
+    "pad": _pad,
+    "tile": _tile,
+    "concatenate": _concatenate,
+    "reduce_sum": _sum,
+    "reduce_max": _greatest("reduce_max"),
+    "reduce_min": _greatest("reduce_min"),
+    "argmax": _greatest("argmax"),
+    "argmin": _greatest("argmin"),
+    "dot_general": _dot,
+    "iota": _iota,
+    "copy": _same,
+    "stop_gradient": _same,
+    "reduce_precision": _atom("reduce_precision"),
+}

@@ -1,0 +1,165 @@
+"""Whether two graphs are equal for all inputs, states, sizes and lengths, in real arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.dims import is_known
+from jfuse.ir.evaluate import run_equation
+from jfuse.ir.graph import Const, Graph, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import all_eqns, with_float
+from jfuse.kernels.control import scan
+from jfuse.lowering.rule_tools.case_distinctions import place_of
+from jfuse.proof.symbolic import moves
+from jfuse.proof.symbolic.atoms import Atoms
+from jfuse.proof.symbolic.forms import Form, Instance, MustClose, Part, Picks, Ref, Stopped, constant, equal
+from jfuse.proof.symbolic.reader import Reader
+
+ROUNDING = 2.0**-22
+"""How far constants may be apart that are the same but for roundings to f32, relative to themselves."""
+_MOST_ELEMENTS = 2**14  # of an operand with all of its axes closed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a proof was found.
+
+    stopped: where and why the prover stopped; "" where it did not. assumptions: under which the proof holds.
+    """
+
+    stopped: str = ""
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether both graphs are equal for all operands."""
+        return not self.stopped
+
+
+NOT_TRIED = Verdict("not tried")
+
+
+def prove_symbolically(
+    body: Graph, replacement: Graph, held: Mapping[Var, np.ndarray] | None = None, *, rounded: bool = False
+) -> Verdict:
+    """Bring two graphs over the same operands to normal form, and compare.
+
+    held: operands of the body that are constants, broadcast to open sizes. rounded: constants may differ by roundings
+    to f32. A verdict that is not proven says nothing about the graphs.
+    """
+    held = held or {}
+    pair: list[Any] = []
+    try:
+        pair = [_Side.of("the body", body), _Side.of("the replacement", replacement)]
+        lengths = {e.params["length"] for g in (body, replacement) for e in all_eqns(g) if e.op is scan}
+        return _closing(pair, body.inputs, held, {n for n in lengths if is_known(n)}, rounded=rounded)
+    except (Stopped, JfuseError, TypeError, ValueError, NotImplementedError, KeyError, IndexError) as error:
+        return Verdict(f"{error}".split("\n")[0] or type(error).__name__)
+
+
+def _closing(
+    pair: Sequence[_Side], inputs: Sequence[Var], held: Mapping[Var, np.ndarray], lengths: set[int], *, rounded: bool
+) -> Verdict:
+    """The verdict with as many axes open as can be; the sizes of those that cannot are closed one by one."""
+    shut: set[int] = set()
+    while True:
+        try:
+            return _compared(pair, inputs, held, lengths - shut, shut, rounded=rounded)
+        except MustClose as error:
+            if not is_known(error.size) or error.size in shut:
+                raise
+            shut.add(int(error.size))
+
+
+def _compared(
+    pair: Sequence[_Side],
+    inputs: Sequence[Var],
+    held: Mapping[Var, np.ndarray],
+    lengths: set[int],
+    shut: set[int],
+    *,
+    rounded: bool,
+) -> Verdict:
+    atoms = Atoms(ROUNDING if rounded else 0.0)
+    operands = [_operand(atoms, v, held.get(v), lengths, shut) for v in inputs]
+    sizes = frozenset(int(s) for f in operands for s, is_open in f.parts if is_open and is_known(s))
+    reader = Reader(atoms, sizes)
+    mine, other = (side.run(reader, operands) for side in pair)
+    for number, (a, b) in enumerate(zip(mine, other, strict=True)):
+        first, second = moves.aligned(a, b)
+        if not equal(first, second, atoms.allowance):
+            raise Stopped(f"result {number}: the normal forms differ")
+    rounding = ("constants are equal up to their rounding to float32",) if rounded else ()
+    return Verdict("", (*reader.assumptions, *rounding))
+
+
+def _operand(atoms: Atoms, var: Var, held: np.ndarray | None, lengths: set[int], shut: set[int]) -> Form:
+    """An operand as atoms: one for each place of its closed axes."""
+    shape = var.type.shape
+    if var.type.dtype not in _NUMBERS:
+        raise Stopped(f"an operand of {var.type.dtype.value}")
+    parts: list[Part] = []
+    for axis, size in enumerate(shape):
+        is_last = axis == len(shape) - 1
+        may_open = not is_known(size) or (size > 1 and size not in shut and (not is_last or size in lengths))
+        parts.append((size, bool(may_open and (not is_known(size) or len(shape) > 1))))
+    if held is not None:
+        spread = moves.broadcast(constant(held), shape, list(range(len(shape) - np.ndim(held), len(shape))))
+        return moves.with_closed(spread, [axis for axis, (_, is_open) in enumerate(parts) if not is_open])
+    closed = [int(size) for size, is_open in parts if not is_open]
+    rows = int(np.prod(closed, initial=1))
+    if len(closed) > 1 and rows > _MOST_ELEMENTS:
+        raise Stopped("an operand with too many closed axes")
+    count = sum(is_open for _, is_open in parts)
+    family = atoms.fresh("operand", rows, count, is_bool=var.type.dtype is DType.bool)
+    instance = Instance(family, tuple(Ref("axis", n) for n in range(count)))
+    block = Picks(np.arange(rows), np.ones(rows))
+    return Form(tuple((part,) for part in parts), {instance: block}, np.zeros(rows), 0.0)
+
+
+_NUMBERS = frozenset({DType.f64, DType.f32, DType.bool, DType.i8, DType.i16, DType.i32, DType.i64, DType.u8, DType.u32})
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A graph as a jaxpr, whose equations are named by those of the graph."""
+
+    name: str
+    graph: Graph
+    jaxpr: Any
+
+    @classmethod
+    def of(cls, name: str, graph: Graph) -> _Side:
+        graph = with_float(graph, DType.f64)
+        types = [jax.ShapeDtypeStruct(v.type.shape, v.type.dtype.numpy) for v in graph.inputs]
+        with jax.enable_x64(True):
+            return cls(name, graph, jax.make_jaxpr(lambda *operands: _evaluated(graph, operands))(*types))
+
+    def run(self, reader: Reader, operands: Sequence[Form]) -> list[Form]:
+        """The forms of the results; what stops is told with the equation."""
+        reader.place = ""
+        try:
+            return reader.run(self.jaxpr, operands)
+        except MustClose:
+            raise
+        except Stopped as error:
+            number = reader.place.split("/")[0].removeprefix("equation")
+            where = place_of(self.graph.eqns[int(number)]) if number.isdigit() else self.name
+            raise Stopped(f"{error}, in {self.name} at {where}") from error
+
+
+def _evaluated(graph: Graph, operands: Sequence[Any]) -> tuple[Any, ...]:
+    env: dict[Any, Any] = dict(zip(graph.inputs, operands, strict=True))
+    for number, eqn in enumerate(graph.eqns):
+        inputs = [a.array if isinstance(a, Const) else None if a is None else env[a] for a in eqn.inputs]
+        with jax.named_scope(f"equation{number}"):
+            results = run_equation(eqn, inputs, env)
+        env.update(zip(eqn.outputs, results, strict=True))
+    return tuple(a.array if isinstance(a, Const) else env[a] for a in graph.outputs)
