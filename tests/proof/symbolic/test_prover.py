@@ -232,20 +232,6 @@ def test_other_initial_states_are_not_equal() -> None:
     assert prove_symbolically(body, shifted).stopped
 
 
-def test_the_last_places_of_two_axes_are_not_the_same() -> None:
-    """The number of the last step is T - 1 for the one, S - 1 for the other."""
-    types = [f32(cells.STEPS, 4), f32(symbol("S"), 4)]
-
-    def last(place: int) -> Function:
-        def run(*xs: Array) -> Array:
-            steps = ops.cast(ops.range_(np.int32(0), ops.shape(xs[place])[0], np.int32(1)), out_data_type=DType.f32)
-            return ops.strided_slice(steps, [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
-
-        return run
-
-    assert verdict(last(0), last(1), types).stopped
-
-
 def test_constants_that_round_alike_are_an_assumption() -> None:
     third, near = f(1 / 3), np.nextafter(f(1 / 3), f(1))
     body, other = (lambda x, k=k: ops.tanh(ops.mul(x, k)) for k in (third, near))
