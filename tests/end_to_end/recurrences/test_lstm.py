@@ -65,7 +65,7 @@ def check_fused(lite: Model, layers: int) -> None:
     assert lite.report.operators.get("unidirectional_sequence_lstm") == layers
     assert not {"while", "if"} & lite.report.operators.keys()
     assert [f.composite for f in lite.report.fused] != []
-    assert all(f.samples >= 64 for f in lite.report.fused)
+    assert all(f.proof == "proven" or f.samples >= 64 for f in lite.report.fused)
     assert lite.report.refused == []
     check_invokes(lite)
 
