@@ -51,7 +51,7 @@ def test_what_is_only_tested_is_refused_under_it() -> None:
 
 def test_another_requirement_is_an_error() -> None:
     with pytest.raises(JfuseError, match="require"):
-        jfuse.convert(Recurrence().plain, require="tested")
+        jfuse.convert(Recurrence().plain, require="tested")  # type: ignore[arg-type]
 
 
 def test_remedies_spell_it_as_the_command_line_does() -> None:
