@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jfuse.noise.report import QuantizeReport
     from jfuse.passes.installed import installed_passes
     from jfuse.passes.own import Pass, rewrites
-    from jfuse.programs.cost import Cost, OperatorCost
+    from jfuse.programs.cost import OperatorCost, ProgramCost
     from jfuse.programs.cuts import extract, merge
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.quantized_file import quantize, quantize_report
@@ -59,7 +59,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BadFlatbuffer",
-    "Cost",
     "ImportFailed",
     "InternalError",
     "Interpreter",
@@ -71,6 +70,7 @@ __all__ = [
     "Model",
     "OperatorCost",
     "Pass",
+    "ProgramCost",
     "Proposal",
     "QuantizeReport",
     "QuantizeRule",
@@ -142,7 +142,7 @@ _HOMES = {
     "jfuse.noise.report": ("QuantizeReport",),
     "jfuse.passes.installed": ("installed_passes",),
     "jfuse.passes.own": ("Pass", "rewrites"),
-    "jfuse.programs.cost": ("Cost", "OperatorCost"),
+    "jfuse.programs.cost": ("OperatorCost", "ProgramCost"),
     "jfuse.programs.cuts": ("extract", "merge"),
     "jfuse.quantized_file": ("quantize", "quantize_report"),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),

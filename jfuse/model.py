@@ -27,7 +27,7 @@ from jfuse.limits import Limits
 from jfuse.notebooks import Shown
 from jfuse.passes.gates.builtins_only import builtins_only
 from jfuse.programs.constants import with_constants
-from jfuse.programs.cost import Cost, cost_of
+from jfuse.programs.cost import ProgramCost, cost_of
 from jfuse.programs.straight_through import straight_through as in_real_numbers
 from jfuse.programs.tensor_names import tensors_of
 from jfuse.quantization.statistics import Statistics
@@ -218,7 +218,9 @@ class Model(Shown):
         return self.jax(key).jaxpr(sizes)
 
     @only_jfuse_errors("counting the cost")
-    def cost(self, key: str | None = None, *, sizes: Mapping[str, int] | None = None, measure: bool = False) -> Cost:
+    def cost(
+        self, key: str | None = None, *, sizes: Mapping[str, int] | None = None, measure: bool = False
+    ) -> ProgramCost:
         """What one signature costs in one call: products, bytes and memory, by operator, by type and by layer.
 
         sizes: for open sizes, by the names that `print(model)` shows; 1 for others.

@@ -10,6 +10,7 @@ from tests.test_op_names import trees
 MOST_PARAMETERS = 7
 """Of a function that no interface prescribes; what belongs together is a frozen dataclass."""
 PRESCRIBED = {
+    "jfuse.passes.own.rewrites": "the options of the decorator",
     "jfuse.kernels.core.op.tfl": "what an op declares, by keyword",
     "jfuse.kernels.fused.lstm_cell.lstm_cell": "the operands of TFLite's LSTMs by kind, and their options",
     "jfuse.lowering.from_torch.convolution._convolved": "the operands and options of a convolution of PyTorch",

@@ -40,7 +40,7 @@ def look(model: jfuse.Model) -> int:
     names = [eqn.op.name.upper() for eqn in graph.all_eqns()]
     users: dict[ir.Var, list[ir.Eqn]] = graph.users()
     same: bool = jfuse.load(program).program == program
-    cost: jfuse.Cost = model.cost(sizes={"B": 1}, measure=True)
+    cost: jfuse.ProgramCost = model.cost(sizes={"B": 1}, measure=True)
     rows: tuple[jfuse.OperatorCost, ...] = cost.sorted("weights")
     weights = dict(model.jax(straight_through=True).weights)
     part = jfuse.extract(model, outputs=["y"], inputs=["x"])

@@ -138,7 +138,10 @@ def quantize(
 
 @dataclass(frozen=True)
 class CostTable:
-    """A table of costs.   by: "operator", "type" or "layer"; sort: as `Cost.sorted` has it; measure: also the time"""
+    """A table of costs.
+
+    by: "operator", "type" or "layer". sort: as `ProgramCost.sorted` has it. measure: also the time.
+    """
 
     by: str = "type"
     sort: CostOrder = "macs"

@@ -28,7 +28,7 @@ _UNTESTABLE = frozenset({"body_not_executable", "replacement_not_executable", "s
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PassComparison:
     """How what a pass has changed is compared with what it was; the fields are arguments of `rewrites`."""
 
     claims: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ class Pass:
     of: str = "simplify"
     on: Literal["graph", "program"] = "graph"
     rule: PatternRule | None = None
-    comparison: Comparison = field(default_factory=Comparison)
+    comparison: PassComparison = field(default_factory=PassComparison)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.function(*args, **named)
@@ -237,7 +237,7 @@ def rewrites(
 
     def register(function: Callable[..., Any]) -> Pass:
         rule = pattern_rule(function, patterns) if patterns else None
-        comparison = Comparison(frozenset(claims), tolerance, trust, changes)
+        comparison = PassComparison(frozenset(claims), tolerance, trust, changes)
         known = name or str(getattr(function, "__name__", type(function).__name__))
         made = Pass(known, function, place, of, on, rule, comparison)  # type: ignore[arg-type]
         if default:

@@ -57,7 +57,7 @@ class OperatorCost:
 
 
 @dataclass(frozen=True)
-class Cost:
+class ProgramCost:
     """What one signature costs in one call.   sizes: the numbers that were taken for its open sizes
 
     weight_bytes: of all constants, each once. arena_bytes: of the values that live at once, an estimate of LiteRT's
@@ -138,7 +138,7 @@ def _totals(rows: Any, key: Any) -> tuple[OperatorCost, ...]:
     return in_order(tuple(totals.values()), "macs")
 
 
-def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: bytes | None = None) -> Cost:
+def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: bytes | None = None) -> ProgramCost:
     """What a signature costs in one call.
 
     sizes: for open sizes, by name; 1 for others. data: the file of the program, whose operators are measured; None to
@@ -158,7 +158,7 @@ def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: 
         rows = [replace(row, us=t.us, reason=t.reason) for row, t in zip(rows, times, strict=True)]
     atoms = [a for eqn in graph.all_eqns() for a in eqn.inputs if isinstance(a, Const)]
     weights = sum({c.digest: _stored(c) for c in atoms}.values())
-    return Cost(signature.key, named, tuple(rows), weights, counting.arena(graph), tuple(counting.unknown))
+    return ProgramCost(signature.key, named, tuple(rows), weights, counting.arena(graph), tuple(counting.unknown))
 
 
 class _Counting:

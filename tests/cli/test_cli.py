@@ -93,7 +93,7 @@ def test_explain_tells_of_each_recurrence(run: Run, demo: tuple[Path, str]) -> N
     done = run("explain", folder / "lstm_classifier")
     assert done.exit_code == 0, done.output
     assert re.search(r"LSTM of \d+ units, \d+ inputs, .* steps at ", done.output)
-    assert re.search(r"tested +on \d+ samples", done.output)
+    assert re.search(r"proven +for all inputs, states, lengths and batches", done.output)
     assert "becomes    UNIDIRECTIONAL_SEQUENCE_LSTM" in done.output
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import numpy as np
@@ -78,7 +78,7 @@ def test_rows_of_16_bits_without_a_bias_round_otherwise() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", [None, "int16x8"])
-def test_verification_there(recipe: Literal["int16x8"] | None, tmp_path: Path) -> None:
+def test_verification_there(recipe: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     jfuse.convert(network(), quantize=recipe, calibration=SAMPLES if recipe else None, verify=False).save(path)
     found = jfuse.verify(path, device=emulated.command(CPU), edges="none", limits=LIMITS)

@@ -41,7 +41,7 @@ class Scan:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class SymbolicLoop:
     """A loop that was read: the families of its carries before each step, and what one step makes of them.
 
     numbers: the suggestion's, for each carry f64[rows, steps].
@@ -55,18 +55,18 @@ class Loop:
     numbers: Sequence[np.ndarray] | None
 
 
-class Reader(Protocol):
+class StepReader(Protocol):
     """Reads the steps of loops; it keeps the loops that were read."""
 
     atoms: Atoms
     sizes: frozenset[int]
-    loops: list[Loop]
+    loops: list[SymbolicLoop]
 
     def run(self, closed: Any, forms: Sequence[Form]) -> list[Form]:
         """The results of a closed jaxpr for forms of its operands."""
 
 
-def read(reader: Reader, scan: Scan) -> tuple[list[Form], list[Form], int]:
+def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     """The carries after a step, what it gives, and the loop of whose step they speak."""
     forms = [*scan.consts, *scan.carries, *scan.xs]
     if any(ref.kind == "loop" for form in forms for i in form.blocks for ref in i.refs):
@@ -85,7 +85,7 @@ def read(reader: Reader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     rows = [(f, np.arange(c.rows)) for f, c in zip(families, scan.carries, strict=True)]
     state = [_atoms_of(c, number, [r]) for c, r in zip(scan.carries, rows, strict=True)]
     carried, ys = _stepped(reader, scan, number, state)
-    reader.loops.append(Loop(number, scan.length, scan.carries, families, carried, numbers))
+    reader.loops.append(SymbolicLoop(number, scan.length, scan.carries, families, carried, numbers))
     return carried, ys, number
 
 
@@ -108,7 +108,7 @@ def _atoms_of(carry: Form, loop: int, rows: Sequence[tuple[int, np.ndarray]]) ->
     return result.without_empty()
 
 
-def _stepped(reader: Reader, scan: Scan, loop: int, state: Sequence[Form]) -> tuple[list[Form], list[Form]]:
+def _stepped(reader: StepReader, scan: Scan, loop: int, state: Sequence[Form]) -> tuple[list[Form], list[Form]]:
     results = reader.run(scan.step, [*scan.consts, *state, *scan.entering(loop)])
     carried = []
     for before, after in zip(state, results[: len(state)], strict=True):
@@ -119,7 +119,7 @@ def _stepped(reader: Reader, scan: Scan, loop: int, state: Sequence[Form]) -> tu
     return carried, results[len(state) :]
 
 
-def _numbers(reader: Reader, scan: Scan) -> list[np.ndarray] | None:
+def _numbers(reader: StepReader, scan: Scan) -> list[np.ndarray] | None:
     """Each element of each carry at a random point, before some steps; None where it cannot be had."""
 
     def at_point(form: Form, step: int = 0) -> Form:
@@ -145,7 +145,7 @@ def _numbers(reader: Reader, scan: Scan) -> list[np.ndarray] | None:
 
 
 def _as_known(
-    reader: Reader, scan: Scan, loop: Loop, numbers: list[np.ndarray] | None
+    reader: StepReader, scan: Scan, loop: SymbolicLoop, numbers: list[np.ndarray] | None
 ) -> tuple[list[Form], list[Form]] | None:
     """The results of a step in terms of another loop, by a relation that is proven; None where there is none."""
     if numbers is None or loop.numbers is None:
@@ -166,7 +166,7 @@ def _as_known(
     return None
 
 
-def _suggested(loop: Loop, carry: Form, numbers: np.ndarray) -> list[np.ndarray]:
+def _suggested(loop: SymbolicLoop, carry: Form, numbers: np.ndarray) -> list[np.ndarray]:
     """For each carry of a loop which of its elements has the numbers of each element of another's, -1 for none."""
     result: list[np.ndarray] = []
     left = np.full(carry.rows, True)
@@ -185,7 +185,7 @@ def _open_sizes(form: Form) -> list[str]:
     return [str(size) for size, is_open in form.parts if is_open]
 
 
-def _where_equal(reader: Reader, rows: Sequence[np.ndarray], known: Sequence[Form], form: Form) -> list[np.ndarray]:
+def _where_equal(reader: StepReader, rows: Sequence[np.ndarray], known: Sequence[Form], form: Form) -> list[np.ndarray]:
     """The relation without the elements whose forms differ."""
     result = []
     for atoms, other in zip(rows, known, strict=True):

@@ -13,7 +13,7 @@ from jfuse.ir.dims import is_known
 from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.forms import Form, Stopped, constant
-from jfuse.proof.symbolic.loops import Loop, Scan, after_last, collected, read
+from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
 from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, integers
 
 _CALLS: Mapping[str, str] = {
@@ -39,7 +39,7 @@ class Reader:
     def __init__(self, atoms: Atoms, sizes: frozenset[int] = frozenset()) -> None:
         self.atoms = atoms
         self.sizes = sizes
-        self.loops: list[Loop] = []
+        self.loops: list[SymbolicLoop] = []
         self.assumptions: list[str] = []
         self.place = ""
         self._constants: dict[int, tuple[Any, Form]] = {}
