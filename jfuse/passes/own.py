@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
@@ -13,6 +13,7 @@ from jfuse.ir.graph import Eqn, Graph, Op, Program, Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.walk import live_eqns
 from jfuse.lowering.peephole.registry import Match, PatternRule, pattern_rule
+from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
 from jfuse.passes.mapped import each_equation
 from jfuse.passes.regions import changed_regions
@@ -39,7 +40,7 @@ class PassComparison:
     def need_equal(self, before: Graph, after: Graph) -> Proof | None:
         """Raise NotFused where two graphs of the same inputs compute something else; None where none can be told."""
         try:
-            return prove(before, after, claims=self.claims, tolerance=self.tolerance)
+            return prove(before, after, claims=self.claims, tolerance=self.tolerance, for_all=True)
         except NotFused as refusal:
             if not self.trust or refusal.condition not in _UNTESTABLE:
                 raise
@@ -150,17 +151,22 @@ class Pass:
             proof = None
             if not self.comparison.changes:
                 proof = self.comparison.need_equal(*_between(match, bound, after))
+                stopped = "nothing can be run" if proof is None else proof.verdict.stopped
+                needs_proof = ctx.recurrence.require == "proven"
+                need(not (needs_proof and stopped), "only_tested", want="a proof for all inputs", got=stopped)
         except NotFused as refusal:
-            told = Refusal.of(refusal, self.name, self.name, match.eqn.source)
-            if told not in ctx.report.refused:
-                ctx.report.refused.append(told)
+            refused = Refusal.of(refusal, self.name, self.name, match.eqn.source)
+            if refused not in ctx.report.refused:
+                ctx.report.refused.append(refused)
             raise
         becomes = tuple(e.op.builtin for e in after.eqns if e.op.builtin is not None)
         why = "it is meant to compute something else" if self.comparison.changes else "nothing can be run"
-        samples, error = (0, 0.0) if proof is None else (proof.samples, proof.error)
-        unproven = why if proof is None else ""
-        place = str(match.eqn.source)
-        ctx.report.fused.append(Fusion(self.name, self.name, place, becomes, samples, error, unproven=unproven))
+        told = Fusion(self.name, self.name, str(match.eqn.source), becomes, samples=0, error=0.0, unproven=why)
+        if proof is not None:
+            verdict = proof.verdict
+            measured = replace(told, samples=proof.samples, error=proof.error, unproven="")
+            told = replace(measured, stopped=verdict.stopped, conditions=verdict.assumptions)
+        ctx.report.fused.append(told)
         return results
 
 
