@@ -1,4 +1,4 @@
-"""jfuse: TensorFlow functions to proven, fused TensorFlow Lite files.
+"""jfuse: models of TensorFlow, Keras, JAX and PyTorch to fused, verified TensorFlow Lite files.
 
 >>> import jfuse
 >>> result = jfuse.convert("saved_model/")          # doctest: +SKIP

@@ -78,7 +78,7 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """TensorFlow functions to tested, fused TensorFlow Lite files."""
+    """Models of TensorFlow, Keras, JAX and PyTorch to fused, verified TensorFlow Lite files."""
 
 
 @app.command(short_help="Convert a model, test what was fused, write the file.", cls=LikeTfliteConvert)

@@ -19,8 +19,17 @@ from jfuse.users_code import is_users
 _WrongUse: Any = typer.BadParameter.__bases__[0]  # UsageError of click, which newer versions of typer bring along
 
 
+_BY_USE = (
+    "convert explain quantize verify check bench tune optimize inspect diff quantize-report demo rules passes ops"
+).split()
+
+
 class _Commands(TyperGroup):
-    """What is wrong in the use of a command is printed: names of files in it are not obeyed."""
+    """The commands in the order of their use. Wrong use is printed: names of files in it are not obeyed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands, as the help has them."""
+        return sorted(super().list_commands(ctx), key=_BY_USE.index)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """As any group; of its own options."""
@@ -75,7 +84,7 @@ class _Application(typer.Typer):
 
 app = _Application(
     cls=_Commands,
-    help="TensorFlow functions to tested, fused TensorFlow Lite files.",
+    help="Models of TensorFlow, Keras, JAX and PyTorch to fused, verified TensorFlow Lite files.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help, that pipes well and needs no more imports
     pretty_exceptions_enable=False,

@@ -51,6 +51,12 @@ def unknown_op(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_help_lists_commands_by_their_use(run: Run) -> None:
+    names = re.findall(r"^[ │]+([a-z][a-z-]*)  +[A-Z]", run("--help").output, flags=re.MULTILINE)
+    assert names[:5] == ["convert", "explain", "quantize", "verify", "check"]
+    assert len(names) == len(cli.app.registered_commands)
+
+
 def test_demo_shows_what_fused_and_how_fast(demo: tuple[Path, str]) -> None:
     folder, output = demo
     assert str(folder / "lstm_classifier") in output
