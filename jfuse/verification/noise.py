@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,7 @@ from jfuse.verification.file_answers import (
     Start,
     Streaming,
     answers,
+    in_litert,
     interpreters,
     litert_takes,
     unknown_operators,
@@ -100,12 +101,43 @@ def noise_of(
         return []
     given = "random" if data is None or is_earlier(data) else data
     items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
-    wanted = list(answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
-    found = [n for where, start in runtimes.items() for n in noise_in(lite, where, start, items, wanted)]
+    try:
+        found = _noise_in(runtimes, lite, unquantized, items)
+    except VerifyFailed:
+        taken = _taken_in_floats(unquantized, items) if given == "random" else []
+        if not taken or len(taken) == len(items):
+            raise
+        found = _noise_in(runtimes, lite, unquantized, taken)
     _check(found)
     if litert_takes(lite.program):
         need_same_at_sizes(lite, unquantized, runtimes)
     return found
+
+
+def _noise_in(
+    runtimes: Mapping[str, Start], lite: Streaming, unquantized: Streaming, items: Sequence[Item]
+) -> list[Noise]:
+    wanted = list(answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
+    return [n for where, start in runtimes.items() for n in noise_in(lite, where, start, items, wanted)]
+
+
+def _taken_in_floats(unquantized: Streaming, items: Sequence[Item]) -> list[Item]:
+    """The items that LiteRT takes from the float file; what follows one that it refuses begins with the initial states.
+
+    Drawn calls in a row know nothing of limits, such as that of a cache which is full after so many steps.
+    """
+    calls, taken, is_anew = InFile(unquantized, in_litert), list[Item](), False
+    for item in items:
+        tried = replace(item, goes_on=item.goes_on and not is_anew)
+        try:
+            for _ in answers(calls, [tried]):
+                pass
+        except VerifyFailed:
+            is_anew = True
+        else:
+            taken.append(tried)
+            is_anew = False
+    return taken
 
 
 def noise_in(

@@ -15,7 +15,15 @@ from jfuse.ir.dims import is_known, product, same
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.math.segment import highest, lowest
-from jfuse.lowering.ops.array.slicing import SliceMasks, lower_strided_slice
+from jfuse.lowering.ops.array.slicing import (
+    SliceMasks,
+    SliceRange,
+    bounds,
+    first_place,
+    lower_strided_slice,
+    ranges_of,
+    vector_of,
+)
 from jfuse.lowering.rule_tools.operands import as_i32, sizes_operand
 from jfuse.lowering.rule_tools.query import dtype, rank, scalar, static
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
@@ -138,9 +146,11 @@ def lower_tensor_strided_slice_update(
     """DYNAMIC_UPDATE_SLICE, or where the strides are not 1 GATHER from the elements of x and the value together."""
     if not all(is_known(d) for d in x.shape):
         raise LowerError("an update of a slice of a tensor with open dimensions", found=str(x.shape))
+    if any(b.is_computed for b in (*bounds(begin), *bounds(end))):
+        return _at_computed_place(x, value, *ranges_of(x, begin, end, strides, masks))
     elements = np.arange(product(x.shape), dtype=np.int32).reshape(x.shape)
-    bounds = (np.asarray(static(v, "a bound"), np.int32) for v in (begin, end, strides))
-    taken = lower_strided_slice.function(elements, *bounds, masks=masks)
+    constants = (np.asarray(static(v, "a bound"), np.int32) for v in (begin, end, strides))
+    taken = lower_strided_slice.function(elements, *constants, masks=masks)
     if taken.size == 0:
         return x
     value = value if value.shape == taken.shape else ops.broadcast_to(value, np.asarray(taken.shape, np.int32))
@@ -153,6 +163,20 @@ def lower_tensor_strided_slice_update(
     source[taken.ravel()] = elements.size + np.arange(taken.size)
     both = ops.concatenation(shaped(x, (elements.size,)), shaped(value, (taken.size,)), axis=0)
     return ops.gather(both, source.reshape(x.shape), axis=0)
+
+
+def _at_computed_place(x: Array, value: Array, ranges: Sequence[SliceRange], new_axes: Sequence[int]) -> Array:
+    """DYNAMIC_UPDATE_SLICE by the value, which is as large as the slice: TensorFlow repeats nothing here."""
+    if new_axes or any(r.is_stepped for r in ranges):
+        raise LowerError(
+            "an update of a slice at a place that is computed, with steps or new axes",
+            remedy="consecutive elements, or tf.tensor_scatter_nd_update",
+        )
+    kept = [*ranges, *[SliceRange()] * (rank(x) - len(ranges))]
+    sizes = iter(value.shape)
+    window = tuple(1 if r.shrink else next(sizes) for r in kept)
+    start = vector_of([first_place(r, x, axis) for axis, r in enumerate(kept)])
+    return ops.dynamic_update_slice(x, shaped(value, window, value), start)
 
 
 @lowers("SparseToDense")

@@ -79,6 +79,17 @@ class SliceMasks:
 @lowers("StridedSlice")
 def lower_strided_slice(x: Array, begin: Array, end: Array, strides: Array, *, masks: SliceMasks) -> Array:
     """A dense STRIDED_SLICE, GATHER for elements whose place is computed, EXPAND_DIMS for new axes."""
+    ranges, new_axes = ranges_of(x, begin, end, strides, masks)
+    x = cut(x, ranges)
+    for axis in new_axes:
+        x = ops.expand_dims(x, np.asarray(axis, np.int32))
+    return x
+
+
+def ranges_of(
+    x: Array, begin: Array, end: Array, strides: Array, masks: SliceMasks
+) -> tuple[list[SliceRange], list[int]]:
+    """The parts that a strided slice takes of the first dimensions of x, and the axes that are new in its result."""
     steps = entries(strides)
     begins, ends = bounds(begin), bounds(end)
     ranges: list[SliceRange] = []
@@ -101,10 +112,7 @@ def lower_strided_slice(x: Array, begin: Array, end: Array, strides: Array, *, m
             last = None if masks.end_mask & bit else ends[i]
             ranges.append(SliceRange(first, last, stride))
             results += 1
-    x = cut(x, ranges)
-    for axis in new_axes:
-        x = ops.expand_dims(x, np.asarray(axis, np.int32))
-    return x
+    return ranges, new_axes
 
 
 @lowers("Slice")
@@ -112,7 +120,7 @@ def lower_slice(x: Array, begin: Array, size: Array) -> Array:
     """STRIDED_SLICE, GATHER of consecutive places where the begin is computed at run time, SLICE where the size is."""
     firsts, counts = bounds(begin), bounds(size)
     if any(count.is_computed for count in counts):
-        return ops.slice_(x, _vector(firsts), _vector(counts))
+        return ops.slice_(x, vector_of(firsts), vector_of(counts))
     ranges = []
     for axis, (first, count) in enumerate(zip(firsts, counts, strict=True)):
         if same_bound(count, x.shape[axis]):
@@ -152,6 +160,17 @@ def bounds(x: Array) -> list[Bound]:
 
 def _tensor_of(value: Any, x: Array, i: int) -> Callable[[], Array]:
     return lambda: value if isinstance(value, Var) else element(x, i)
+
+
+def first_place(taken: SliceRange, x: Array, axis: int) -> Bound:
+    """Where a range begins, counted from the start of an axis of known size."""
+    begin = taken.begin
+    if begin is None:
+        return _NOWHERE
+    if begin.is_computed:
+        place = _wrapped(begin.value, x, axis)
+        return Bound(place, lambda: place)
+    return begin if begin.value >= 0 else Bound(begin.value + x.shape[axis], begin.tensor)
 
 
 def same_bound(bound: Bound, dim: Dim) -> bool:
@@ -242,11 +261,11 @@ def _strided_slice(x: Array, ranges: Sequence[SliceRange]) -> Array:
         shrink_axis_mask |= r.shrink << i
         begins.append(r.begin or _NOWHERE)
         ends.append(_next(r.begin) if r.shrink and r.begin is not None else r.end or _NOWHERE)
-    strides = _vector([Bound(r.stride, partial(_itself, r.stride)) for r in ranges])
+    strides = vector_of([Bound(r.stride, partial(_itself, r.stride)) for r in ranges])
     return ops.strided_slice(
         x,
-        _vector(begins),
-        _vector(ends),
+        vector_of(begins),
+        vector_of(ends),
         strides,
         begin_mask=begin_mask,
         end_mask=end_mask,
@@ -267,7 +286,8 @@ def _next(begin: Bound) -> Bound:
     return Bound(begin.value + 1, lambda: ops.add(begin.tensor(), np.asarray(1, np.int32)))
 
 
-def _vector(values: Sequence[Bound]) -> Array:
+def vector_of(values: Sequence[Bound]) -> Array:
+    """The bounds as i32[n]."""
     known = [not b.is_computed and is_known(b.value) for b in values]
     if all(known):
         return np.array([int(b.value) for b in values], np.int32)

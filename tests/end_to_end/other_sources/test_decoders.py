@@ -96,3 +96,29 @@ def test_a_decoder_of_pytorch(window: int | None, spelled_out: bool, recipe: Any
             found = interpreter.run(key, {"ids": words.astype(np.int64), "steps": steps})
             pairs.append((found["output_0"], wanted))
     assert ratio(pairs) > SNR[recipe]
+
+
+@pytest.mark.parametrize(
+    ("write", "recipe"),
+    [
+        ("scatter_nd", "dynamic"),  # verified by calls in a row, beyond the end of the cache
+        *(pytest.param(w, None, marks=pytest.mark.slow) for w in ("slice", "scatter", "scatter_nd", "tensor_scatter")),
+    ],
+)
+def test_a_decoder_of_tensorflow(write: str, recipe: Any) -> None:
+    from tests.models.tf_decoder import Decoder
+
+    module = Decoder(write)
+    functions = {key: getattr(module, key).get_concrete_function() for key in ("prefill", "decode", "clear")}
+    rules = None if recipe is None else jfuse.Recipe((jfuse.QuantizeRule(recipe, min_elements=0),))
+    result = jfuse.convert(functions, quantize=rules)
+    assert len(result.report.kept) == 5
+    interpreter, pairs = LiteRt(result.to_bytes(), delegates=True), []
+    for text in prompts(np.random.default_rng(3)):
+        module.clear()
+        interpreter.run("clear", {})
+        for words in text:
+            key = "decode" if words is not text[0] else "prefill"
+            wanted = getattr(module, key)(words)["logits"].numpy()
+            pairs.append((interpreter.run(key, {"ids": words})["logits"], wanted))
+    assert ratio(pairs) > SNR[recipe]

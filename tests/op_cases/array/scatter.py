@@ -70,7 +70,19 @@ SCATTERS = (
     case("SparseToDense", args=[given([0, 3], DType.i32), const([5]), of(DType.u8, 2), of(DType.u8)]),
 )
 
+
+def computed(x: Operand, begin: Any, end: Any, value: Operand, **masks: Any) -> Case:
+    """One row of an update of a slice whose place is an input."""
+    places = [given(bound, DType.i32) for bound in (begin, end)]
+    return case("TensorStridedSliceUpdate", args=[x, *places, const([1] * len(begin)), value], **masks)
+
+
 SLICES = (
+    computed(f32(4, 5), [1], [3], f32(2, 5)),
+    computed(f32(4, 5), [-2, 1], [0, 3], f32(2), shrink_axis_mask=1),
+    computed(f32(4, 5), [0, 3], [0, 9], f32(4, 2), begin_mask=1, end_mask=1),
+    computed(i32(4, 5), [2, 0], [4, 0], i32(2), shrink_axis_mask=2),
+    computed(f32(2, 4, 5), [0, 3], [0, 5], f32(2, 4, 2), ellipsis_mask=1),
     slices(f32(4, 5), [1, 2], [3, 4], [1, 1], f32(2, 2)),
     slices(f32(4, 5), [1, 0], [3, 0], [1, 1], f32(2, 5), end_mask=2),
     slices(f32(4, 5), [0, 0], [4, 5], [2, 3], f32(2, 2)),
