@@ -144,7 +144,7 @@ class Form:
     blocks: Mapping[Instance, Block] = field(default_factory=dict)
     constant: np.ndarray = field(default_factory=lambda: np.zeros(1))
     error: float = 0.0
-    orders: dict[tuple[int, ...], Form] = field(default_factory=dict, repr=False)
+    orders: dict[tuple[int, ...], Form] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Axes of size 1 have no parts, however they came to be."""
@@ -205,7 +205,7 @@ class Form:
 
     def plus(self, number: np.ndarray | float) -> Form:
         """A constant added to each row."""
-        constant, rounding = exact_sum(self.constant, np.asarray(number, np.float64))
+        constant, rounding = exact_sum(self.constant, np.asarray(number, np.float64), self.error)
         return replace(self, constant=constant, error=self.error + rounding)
 
     def with_refs(self, change: Mapping[Ref, Ref], axes: tuple[tuple[Part, ...], ...] | None = None) -> Form:
@@ -258,16 +258,17 @@ def added(a: Form, b: Form) -> Form:
             continue
         blocks[instance], rounding = _sum(mine, block)
         error += rounding
-    total, rounding = exact_sum(a.constant, b.constant)
+    total, rounding = exact_sum(a.constant, b.constant, error)
     _refuse_large(a.constant, b.constant, total)
     error += rounding
-    dropped = bool(((np.abs(total) <= error) & (total != 0)).any())
+    cancelled = _is_cancelled(a.constant, total, error)
+    dropped = bool(cancelled.any())
     for instance in a.blocks.keys() & b.blocks.keys():
-        blocks[instance], is_less = _cleaned(blocks[instance], error)
+        blocks[instance], is_less = _cleaned(blocks[instance], a.blocks[instance], error)
         dropped |= is_less
         if _is_zero(blocks[instance]):
             del blocks[instance]
-    total = np.where(np.abs(total) <= error, 0.0, total)
+    total = np.where(cancelled, 0.0, total)
     return Form(a.axes, blocks, total, 2 * error if dropped else error)
 
 
@@ -277,22 +278,38 @@ def _refuse_large(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> None:
         raise Stopped("large constants that cancel")
 
 
-def _cleaned(block: Block, error: float) -> tuple[Block, bool]:
-    """A block whose entries that are zero but for rounding are zero, and whether some were not."""
-    if isinstance(block, Picks):
-        small = (np.abs(block.scale) <= error) & (block.atoms >= 0)
+def _is_cancelled(term: np.ndarray, total: np.ndarray, error: float) -> np.ndarray:
+    """Whether what is left of each term, in a sum, is rounding: small beside the error, and beside the term."""
+    small = np.abs(total) <= error
+    return np.asarray(small & (total != 0.0) & (np.abs(total) <= _RELATIVE * np.abs(term)) if small.any() else small)
+
+
+def _cleaned(block: Block, term: Block, error: float) -> tuple[Block, bool]:
+    """A sum whose entries that are zero but for rounding are zero, and whether some were not."""
+    if isinstance(block, Picks) and isinstance(term, Picks):
+        small = _is_cancelled(term.scale, block.scale, error) & (block.atoms >= 0)
         return Picks(np.where(small, -1, block.atoms), np.where(small, 0.0, block.scale)), bool(small.any())
-    small = (np.abs(block) <= error) & (block != 0.0)
+    size = max(_width(block), _width(term))
+    block = _widened(block, size)
+    if not (np.abs(block) <= error).any():
+        return block, False
+    small = _is_cancelled(_widened(term, size), block, error)
     if not small.any():
         return block, False
     return np.where(small, 0.0, block), True
 
 
-def exact_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, float]:
-    """The sum and the largest rounding in it, exactly.   Source: Knuth, TAOCP 2, 4.2.2, theorem B (TwoSum)"""
+def exact_sum(a: np.ndarray, b: np.ndarray, error: float = 0.0) -> tuple[np.ndarray, float]:
+    """The sum and the largest rounding in it, exactly.   Source: Knuth, TAOCP 2, 4.2.2, theorem B (TwoSum)
+
+    error: of the terms; one that is larger and gets lost beside the other stops the proof.
+    """
     total = a + b
     other = total - a
     rounding = np.abs((a - (total - other)) + (b - other))
+    smaller = np.minimum(np.abs(a), np.abs(b))
+    if ((rounding > _RESIDUE) & (rounding > _RELATIVE * smaller) & (smaller > error)).any():
+        raise Stopped("a constant that is lost beside a large one")
     return total, float(rounding.max(initial=0.0))
 
 
@@ -324,18 +341,18 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
     allowance: how far entries may be apart relative to themselves; 0 for none.
     """
     bound = 2 * (a.error + b.error)
-    if bound > 2.0**-26 * max(a.magnitude, b.magnitude, 2.0**-100):
+    magnitude = max(a.magnitude, b.magnitude, 2.0**-100)
+    if not np.isfinite(magnitude):
+        raise Stopped("constants beyond float64")
+    if bound > 2.0**-26 * magnitude:
         raise Stopped("constants whose rounding is not small")
-    differs = _apart(a.constant, b.constant, bound, allowance)
-    # A small constant may be the epsilon below a root: the bound alone, which is that of all entries, would hide it.
-    size = np.maximum(np.abs(a.constant), np.abs(b.constant))
-    differs |= (np.abs(a.constant - b.constant) > _RELATIVE * size) & (size > _RESIDUE)
+    differs, zero = _apart(a.constant, b.constant, bound, allowance), np.zeros(a.rows)
     for instance in a.blocks.keys() | b.blocks.keys():
         mine, other = a.blocks.get(instance), b.blocks.get(instance)
         if isinstance(mine, Picks) and isinstance(other, Picks):
             left, right = np.where(mine.atoms >= 0, mine.scale, 0.0), np.where(other.atoms >= 0, other.scale, 0.0)
             same = mine.atoms == other.atoms
-            neither = (np.abs(left) <= bound) & (np.abs(right) <= bound)
+            neither = ~_apart(left, zero, bound, 0.0) & ~_apart(right, zero, bound, 0.0)
             differs |= np.where(same, _apart(left, right, bound, allowance), ~neither)
             continue
         size = max(_width(block) for block in (mine, other) if block is not None)
@@ -346,7 +363,12 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
 
 def _apart(a: np.ndarray, b: np.ndarray, bound: float, allowance: float) -> np.ndarray:
     gap = np.abs(a - b)
-    return np.asarray(gap > (bound + allowance * np.minimum(np.abs(a), np.abs(b)) if allowance else bound))
+    result = np.asarray(~(gap <= (bound + allowance * np.minimum(np.abs(a), np.abs(b)) if allowance else bound)))
+    if bound > _RELATIVE * _RESIDUE:
+        # A small entry may be the epsilon below a root: the bound alone, which is that of all entries, would hide it.
+        size = np.maximum(np.abs(a), np.abs(b))
+        result |= (gap > _RELATIVE * size) & (size > _RESIDUE)
+    return result
 
 
 def equal(a: Form, b: Form, allowance: float = 0.0) -> bool:

@@ -252,11 +252,11 @@ def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 
 def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
-    shape, axis = eqn.outvars[0].aval.shape, eqn.params["dimension"]
+    shape, axis, dtype = eqn.outvars[0].aval.shape, eqn.params["dimension"], eqn.outvars[0].aval.dtype
     if is_known(shape[axis]):
-        return moves.broadcast(constant(np.arange(shape[axis])), shape, [axis])
+        return moves.broadcast(constant(np.arange(shape[axis]).astype(dtype)), shape, [axis])
     block = Picks(np.zeros(1, int), np.ones(1))
-    family = atoms.named(("iota", str(shape[axis])), 1, 1)
+    family = atoms.named(("iota", str(shape[axis]), str(dtype)), 1, 1)
     ramp = Form((((shape[axis], True),),), {Instance(family, (Ref("axis", 0),)): block})
     return moves.broadcast(ramp, shape, [axis])
 
@@ -288,8 +288,13 @@ _NUMPY: Mapping[str, Callable[..., Any]] = {
     "abs": np.abs,
 }
 
-ELEMENTWISE = frozenset({"add", "sub", "mul", "neg", "max", "min", "abs", "div", "rem", "sign", "clamp", "integer_pow"})
+ELEMENTWISE = frozenset(
+    "add add_any sub mul square neg max min abs div rem sign clamp integer_pow pow".split(),
+)
 """Primitives that mean arithmetic, which is another one for integers."""
+
+SUMS = frozenset({"reduce_sum", "dot_general"})
+"""Primitives that add elements, which wraps for integers."""
 
 
 def _logical(of_bools: Callable[[Atoms, Form, Form], Form]) -> Rule:
@@ -378,5 +383,5 @@ RULES: Mapping[str, Rule] = {
     "iota": _iota,
     "copy": _same,
     "stop_gradient": _same,
-    "reduce_precision": _atom("reduce_precision"),
+    "reduce_precision": lambda atoms, forms, eqn: atoms.function(("reduce_precision", str(eqn.params)), [forms[0]]),
 }

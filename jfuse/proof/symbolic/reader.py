@@ -14,7 +14,7 @@ from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.forms import Form, Stopped, constant
 from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
-from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, integers
+from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, integers
 
 _CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
@@ -80,6 +80,8 @@ class Reader:
         if name == "dim_as_value":
             family = self.atoms.named(("dim", str(eqn.params["dim"])), 1, 0)
             return [moves.at_once(family)]
+        if name in SUMS and eqn.outvars[0].aval.dtype.kind in "iu":
+            raise Stopped("a sum of integers, which wraps")
         if name in ELEMENTWISE and eqn.outvars[0].aval.dtype.kind in "iu":
             return [integers(self.atoms, operands, eqn)]
         rule = RULES.get(name)

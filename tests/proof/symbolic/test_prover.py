@@ -53,6 +53,19 @@ def truncated(x: Array) -> Array:
     return ops.cast(ops.cast(x, out_data_type=DType.i32), out_data_type=DType.f32)
 
 
+def masked(x: Array, other: float) -> Array:
+    return ops.select_v2(ops.greater(x, f(0)), x, f(other))
+
+
+def huge(factor: float) -> Function:
+    def run(x: Array) -> Array:
+        for _ in range(9):
+            x = ops.mul(x, f(1e38))
+        return ops.mul(x, f(factor))
+
+    return run
+
+
 def shifted_rows(x: Array) -> Array:
     return ops.concatenation(ops.slice_(x, [0, 1], [-1, 3]), ops.slice_(x, [0, 0], [-1, 1]), axis=1)
 
@@ -132,6 +145,20 @@ DIFFERENT: dict[str, tuple[Function, Function]] = {
         lambda x: ops.reduce_min(x, [1]),
     ),
     "softmax of another beta": (ops.softmax, lambda x: ops.softmax(x, beta=2.0)),
+    "a choice beside -3e38": (lambda x: masked(ops.tanh(x), -3e38), lambda x: masked(ops.sin(x), -3e38)),
+    "a constant beside -1e30": (
+        lambda x: ops.relu(masked(ops.add(ops.tanh(x), f(0.1)), -1e30)),
+        lambda x: ops.relu(masked(ops.add(ops.tanh(x), f(0.2)), -1e30)),
+    ),
+    "a leak beside -1e9": (
+        lambda x: masked(ops.add(ops.add(ops.tanh(x), ops.mul(x, f(1e-8))), f(0.1)), -1e9),
+        lambda x: masked(ops.add(ops.tanh(x), f(0.1)), -1e9),
+    ),
+    "a small column beside a large one": (
+        lambda x: cells.dense(x, np.diag(np.array([1e10, 1, 1, 1e-5], np.float32))),
+        lambda x: cells.dense(x, np.diag(np.array([1e10, 1, 1, 2e-5], np.float32))),
+    ),
+    "factors beyond float64": (huge(1.0), huge(2.0)),
 }
 
 
@@ -140,6 +167,33 @@ def test_nothing_that_differs_is_proven(name: str) -> None:
     body, replacement = DIFFERENT[name]
     assert verdict(body, replacement).stopped
     assert verdict(body, replacement, rounded=True).stopped
+
+
+def cast(x: Array, dtype: DType) -> Array:
+    return ops.cast(x, out_data_type=dtype)
+
+
+ONES = np.ones((4, 2), np.int8)
+INTEGERS_THAT_WRAP: dict[str, tuple[DType, Function, Function]] = {
+    "a square": (DType.i8, lambda x: cast(ops.square(x), DType.i32), lambda x: ops.square(cast(x, DType.i32))),
+    "a sum": (DType.i8, lambda x: cast(ops.sum_(x, [1]), DType.i32), lambda x: ops.sum_(cast(x, DType.i32), [1])),
+    "a sum of bools": (
+        DType.bool,
+        lambda x: cast(ops.sum_(cast(x, DType.i8), [1]), DType.i32),
+        lambda x: ops.sum_(cast(x, DType.i32), [1]),
+    ),
+    "a product with a matrix": (
+        DType.i8,
+        lambda x: cast(ops.batch_matmul(x, ONES), DType.i32),
+        lambda x: ops.batch_matmul(cast(x, DType.i32), ONES.astype(np.int32)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS_THAT_WRAP)
+def test_integers_that_wrap_are_not_those_that_do_not(name: str) -> None:
+    dtype, body, replacement = INTEGERS_THAT_WRAP[name]
+    assert verdict(body, replacement, [TensorType((BATCH, 4), dtype)]).stopped
 
 
 STEPS_THAT_DIFFER: dict[str, tuple[Any, Any]] = {
