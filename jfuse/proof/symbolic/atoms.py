@@ -7,18 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jfuse.proof.symbolic.forms import (
-    Block,
-    Form,
-    Instance,
-    Part,
-    Picks,
-    Ref,
-    added,
-    difference,
-    present,
-    taken,
-)
+from jfuse.proof.symbolic.comparison import difference
+from jfuse.proof.symbolic.forms import Block, Form, Instance, Part, Picks, Ref, added, present, taken
 
 _SMALL = 0.05  # the size of values for which wide gates do not saturate
 _CLOSE = 1e-9  # between evaluations of rows that may be equal: which are is decided entry by entry
@@ -45,7 +35,7 @@ class Family:
 class Atoms:
     """All families of one proof, for both of its sides.
 
-    allowance: as of `forms.difference`. is_trial: whether numbers are tried, of which nothing is proven.
+    allowance: as of `comparison.difference`. is_trial: whether numbers are tried, of which nothing is proven.
     """
 
     def __init__(self, allowance: float = 0.0) -> None:

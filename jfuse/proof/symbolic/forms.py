@@ -21,8 +21,8 @@ from jfuse.ir.dims import Dim, is_known
 
 ULP = 2.0**-52
 _LARGEST = 2**23  # elements of a block
-_RELATIVE = 2.0**-20  # by which constants of rows may differ at most, in proportion to themselves
-_RESIDUE = 2.0**-40  # below which they may be what rounding leaves of 0
+RELATIVE = 2.0**-20  # by which constants of rows may differ at most, in proportion to themselves
+RESIDUE = 2.0**-40  # below which they may be what rounding leaves of 0
 
 
 class Ref(NamedTuple):
@@ -281,7 +281,7 @@ def _refuse_large(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> None:
 def _is_cancelled(term: np.ndarray, total: np.ndarray, error: float) -> np.ndarray:
     """Whether what is left of each term, in a sum, is rounding: small beside the error, and beside the term."""
     small = np.abs(total) <= error
-    return np.asarray(small & (total != 0.0) & (np.abs(total) <= _RELATIVE * np.abs(term)) if small.any() else small)
+    return np.asarray(small & (total != 0.0) & (np.abs(total) <= RELATIVE * np.abs(term)) if small.any() else small)
 
 
 def _cleaned(block: Block, term: Block, error: float) -> tuple[Block, bool]:
@@ -289,11 +289,11 @@ def _cleaned(block: Block, term: Block, error: float) -> tuple[Block, bool]:
     if isinstance(block, Picks) and isinstance(term, Picks):
         small = _is_cancelled(term.scale, block.scale, error) & (block.atoms >= 0)
         return Picks(np.where(small, -1, block.atoms), np.where(small, 0.0, block.scale)), bool(small.any())
-    size = max(_width(block), _width(term))
-    block = _widened(block, size)
+    size = max(width(block), width(term))
+    block = widened(block, size)
     if not (np.abs(block) <= error).any():
         return block, False
-    small = _is_cancelled(_widened(term, size), block, error)
+    small = _is_cancelled(widened(term, size), block, error)
     if not small.any():
         return block, False
     return np.where(small, 0.0, block), True
@@ -308,7 +308,7 @@ def exact_sum(a: np.ndarray, b: np.ndarray, error: float = 0.0) -> tuple[np.ndar
     other = total - a
     rounding = np.abs((a - (total - other)) + (b - other))
     smaller = np.minimum(np.abs(a), np.abs(b))
-    if ((rounding > _RESIDUE) & (rounding > _RELATIVE * smaller) & (smaller > error)).any():
+    if ((rounding > RESIDUE) & (rounding > RELATIVE * smaller) & (smaller > error)).any():
         raise Stopped("a constant that is lost beside a large one")
     return total, float(rounding.max(initial=0.0))
 
@@ -320,60 +320,21 @@ def _sum(a: Block, b: Block) -> tuple[Block, float]:
             mine, other = np.where(a.atoms >= 0, a.scale, 0.0), np.where(b.atoms >= 0, b.scale, 0.0)
             total, rounding = exact_sum(mine, other)
             return Picks(np.maximum(a.atoms, b.atoms), total), rounding
-    size = max(_width(a), _width(b))
-    matrix = _widened(a, size) + _widened(b, size)
+    size = max(width(a), width(b))
+    matrix = widened(a, size) + widened(b, size)
     return matrix, ULP * largest(matrix)
 
 
-def _width(block: Block) -> int:
+def width(block: Block) -> int:
+    """The number of atoms that a block can have."""
     return int(block.atoms.max(initial=-1)) + 1 if isinstance(block, Picks) else block.shape[1]
 
 
-def _widened(block: Block, size: int) -> np.ndarray:
+def widened(block: Block, size: int) -> np.ndarray:
+    """The matrix of a block, for as many atoms."""
     if isinstance(block, Picks):
         return block.dense(size)
     return block if block.shape[1] == size else np.pad(block, ((0, 0), (0, size - block.shape[1])))
-
-
-def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
-    """Whether each row of two forms differs by more than the rounding of its constants.   bool[rows]
-
-    allowance: how far entries may be apart relative to themselves; 0 for none.
-    """
-    bound = 2 * (a.error + b.error)
-    magnitude = max(a.magnitude, b.magnitude, 2.0**-100)
-    if not np.isfinite(magnitude):
-        raise Stopped("constants beyond float64")
-    if bound > 2.0**-26 * magnitude:
-        raise Stopped("constants whose rounding is not small")
-    differs, zero = _apart(a.constant, b.constant, bound, allowance), np.zeros(a.rows)
-    for instance in a.blocks.keys() | b.blocks.keys():
-        mine, other = a.blocks.get(instance), b.blocks.get(instance)
-        if isinstance(mine, Picks) and isinstance(other, Picks):
-            left, right = np.where(mine.atoms >= 0, mine.scale, 0.0), np.where(other.atoms >= 0, other.scale, 0.0)
-            same = mine.atoms == other.atoms
-            neither = ~_apart(left, zero, bound, 0.0) & ~_apart(right, zero, bound, 0.0)
-            differs |= np.where(same, _apart(left, right, bound, allowance), ~neither)
-            continue
-        size = max(_width(block) for block in (mine, other) if block is not None)
-        mine, other = (np.zeros((a.rows, size)) if x is None else _widened(x, size) for x in (mine, other))
-        differs |= _apart(mine, other, bound, allowance).any(axis=1)
-    return differs
-
-
-def _apart(a: np.ndarray, b: np.ndarray, bound: float, allowance: float) -> np.ndarray:
-    gap = np.abs(a - b)
-    result = np.asarray(~(gap <= (bound + allowance * np.minimum(np.abs(a), np.abs(b)) if allowance else bound)))
-    if bound > _RELATIVE * _RESIDUE:
-        # A small entry may be the epsilon below a root: the bound alone, which is that of all entries, would hide it.
-        size = np.maximum(np.abs(a), np.abs(b))
-        result |= (gap > _RELATIVE * size) & (size > _RESIDUE)
-    return result
-
-
-def equal(a: Form, b: Form, allowance: float = 0.0) -> bool:
-    """Whether all rows of two forms of the same axes are equal up to the rounding of their constants."""
-    return not difference(a, b, allowance).any()
 
 
 def closed(form: Form, part: int) -> Form:
@@ -388,21 +349,6 @@ def closed(form: Form, part: int) -> Form:
     rows = np.repeat(np.expand_dims(grid, before), int(size), axis=before).reshape(-1)
     change = {Ref("axis", n): Ref("axis", n - 1) for n in numbers.values() if n > numbers[part]}
     return form.take(rows, with_part(form.axes, part, (size, False))).with_refs(change)
-
-
-def opened(form: Form, part: int) -> Form | None:
-    """The form with a closed part open, where its rows are the same along it; else None."""
-    sizes = [int(s) for s, o in form.parts if not o]
-    before = sum(not o for _, o in form.parts[:part])
-    grid = np.arange(form.rows).reshape(sizes)
-    if not grid.size:
-        return None
-    first = np.take(grid, [0], axis=before)
-    if not equal(form, form.take(np.broadcast_to(first, grid.shape).reshape(-1))):
-        return None
-    numbers = [n for p, n in open_numbers(form.parts).items() if p > part]
-    change = {Ref("axis", n): Ref("axis", n + 1) for n in numbers}
-    return form.take(first.reshape(-1), with_part(form.axes, part, (form.parts[part][0], True))).with_refs(change)
 
 
 def open_numbers(parts: Sequence[Part]) -> dict[int, int]:

@@ -11,18 +11,8 @@ from collections.abc import Callable, Hashable
 import numpy as np
 
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.forms import (
-    ULP,
-    Block,
-    Form,
-    Instance,
-    Picks,
-    Stopped,
-    added,
-    difference,
-    limit,
-    present,
-)
+from jfuse.proof.symbolic.comparison import difference
+from jfuse.proof.symbolic.forms import ULP, Block, Form, Instance, Picks, Stopped, added, limit, present
 
 _FEW = 4  # different factors for which a product with a matrix is written out
 

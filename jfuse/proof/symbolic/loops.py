@@ -16,7 +16,8 @@ import numpy as np
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms, nearest
-from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, difference, open_numbers, opened
+from jfuse.proof.symbolic.comparison import difference, opened
+from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, open_numbers
 
 _STEPS = 3  # that both loops run for a suggestion
 _CLOSE = 1e-7  # between numbers of elements that may be equal

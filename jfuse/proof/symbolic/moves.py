@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, same
+from jfuse.proof.symbolic.comparison import opened
 from jfuse.proof.symbolic.forms import (
     ULP,
     Block,
@@ -24,7 +25,6 @@ from jfuse.proof.symbolic.forms import (
     constant,
     limit,
     open_numbers,
-    opened,
 )
 
 Axes = tuple[tuple[Part, ...], ...]

@@ -19,7 +19,8 @@ from jfuse.kernels.control import scan
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.forms import Form, Instance, MustClose, Part, Picks, Ref, Stopped, constant, equal
+from jfuse.proof.symbolic.comparison import equal
+from jfuse.proof.symbolic.forms import Form, Instance, MustClose, Part, Picks, Ref, Stopped, constant
 from jfuse.proof.symbolic.reader import Reader
 
 ROUNDING = 2.0**-22
