@@ -60,7 +60,8 @@ def prove_symbolically(
     try:
         pair = [_Side.of("the body", body), _Side.of("the replacement", replacement)]
         lengths = {e.params["length"] for g in (body, replacement) for e in all_eqns(g) if e.op is scan}
-        return _closing(pair, body.inputs, held, {n for n in lengths if is_known(n)}, rounded=rounded)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stops the comparison
+            return _closing(pair, body.inputs, held, {n for n in lengths if is_known(n)}, rounded=rounded)
     except (Stopped, JfuseError, TypeError, ValueError, NotImplementedError, KeyError, IndexError) as error:
         return Verdict(f"{error}".split("\n")[0] or type(error).__name__)
 
