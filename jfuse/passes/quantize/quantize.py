@@ -25,6 +25,7 @@ from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_intege
 from jfuse.passes.quantize.half_files import with_halves
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
+from jfuse.passes.quantize.integer_ends import with_integer_ends
 from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.joins import parts_left_float, unlike_parts
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
@@ -66,6 +67,7 @@ def quantize(program: Program, ctx: Context) -> Program:
         quantizing = quantizing.calibrated(program, ctx)
     quantized = with_signatures(program, quantizing.signature)
     bodies = quantized.with_graphs(with_integer_bodies)
+    bodies = with_signatures(bodies, lambda s: _with_integer_ends(s, recipe, ctx))
     result = with_integer_states(bodies, exposed=DType.f32 not in (recipe.inputs, recipe.outputs))
     ctx.report.notes += quantizing.notes
     for note in quantizing.notes:
@@ -283,6 +285,11 @@ def _rounded_apart(eqns: Sequence[Eqn]) -> list[str]:
     named += [f"{len(eqns) - _SHOWN_IN_NOTE} more"] if len(eqns) > _SHOWN_IN_NOTE else []
     how = 'each rounded by itself, not by "gptq", which knows products of rows with up to 4,608 terms'
     return [f"the weights of {len(eqns)} operators are {how}: {', '.join(named)}"] if named else []
+
+
+def _with_integer_ends(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
+    graph = with_integer_ends(signature.graph, recipe, ctx.target, _plain_counts(signature)[1])
+    return replace(signature, graph=graph)
 
 
 def _plain_counts(signature: Signature) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import as_atom
-from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, expanded_size, users, with_bodies, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
@@ -166,10 +165,8 @@ class _Visitor:
                 raise _open_length(loop)
             return LoopSpelling(unrolled=True)
         room = self._room(prefer)
-        recipe = self._ctx.recipe
-        # Who quantizes wants a small file. What a WHILE gives may stay float before an output that is to be an integer.
-        if prefer == "auto" and recipe is not None and recipe.outputs is DType.f32:
-            room = replace(room, larger=LARGER)
+        if prefer == "auto" and self._ctx.recipe is not None:
+            room = replace(room, larger=LARGER)  # who quantizes wants a small file
         if self._choose is not None and loop_form != "while":
             return self._choose(size, room)
         if prefer == "size":

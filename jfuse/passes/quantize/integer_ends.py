@@ -1,0 +1,95 @@
+"""Outputs that are to be integers behind loops, whose bodies get theirs after the graph around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from jfuse.ir.graph import Atom, Eqn, Graph, Source, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import producers
+from jfuse.kernels import ops
+from jfuse.passes.quantize.choose import IntegerSlot
+from jfuse.passes.quantize.forms import is_float, rule_of, why_not_integer
+from jfuse.passes.quantize.insert import steps_to
+from jfuse.passes.simplify.dce import eliminate_dead_code
+from jfuse.quantization.recipe import Recipe
+from jfuse.tflite.targets.target import Target
+
+
+def with_integer_ends(graph: Graph, recipe: Recipe, target: Target, count: int) -> Graph:
+    """The graph whose first `count` outputs are of the recipe's integers, if only moves stand behind a DEQUANTIZE."""
+    if recipe.outputs is DType.f32 or not any(map(is_float, graph.outputs[:count])):
+        return graph
+    ends = _Ends(recipe, target, producers(graph))
+    outputs = [ends.typed(atom) if i < count and is_float(atom) else atom for i, atom in enumerate(graph.outputs)]
+    if not ends.added:
+        return graph
+    return eliminate_dead_code(replace(graph, eqns=(*graph.eqns, *ends.added), outputs=tuple(outputs)))
+
+
+@dataclass
+class _Ends:
+    """The operators in integers beside those in floats.   added: in order; known: the integers of a float value"""
+
+    recipe: Recipe
+    target: Target
+    made: Mapping[Var, Eqn]
+    added: list[Eqn] = field(default_factory=list)
+    known: dict[Var, Var | None] = field(default_factory=dict)
+
+    def typed(self, atom: Atom) -> Atom:
+        """An output in the type that is wanted, or as it is."""
+        here = self._integers(atom)
+        if here is None:
+            return atom
+        for slot in steps_to(_slot(here), self.recipe.outputs)[1:]:
+            here = self._quantized(here, slot)
+        return here
+
+    def _integers(self, atom: Atom | None) -> Var | None:
+        """The integers of a float value; None where it is not moved from integers alone."""
+        eqn = self.made.get(atom) if isinstance(atom, Var) else None
+        if eqn is None or not isinstance(atom, Var):
+            return None
+        if atom not in self.known:
+            self.known[atom] = self._moved(eqn)
+        return self.known[atom]
+
+    def _moved(self, eqn: Eqn) -> Var | None:
+        if eqn.op is ops.dequantize:
+            (given,) = eqn.inputs
+            return given if isinstance(given, Var) else None
+        rule = rule_of(eqn, self.recipe)
+        if not eqn.op.moves or len(eqn.outputs) != 1 or rule.mode != "integer":
+            return None
+        if why_not_integer(eqn, rule, self.target):
+            return None
+        parts = {a: self._integers(a) for a in eqn.inputs if a is not None and is_float(a)}
+        if not parts or None in parts.values():
+            return None
+        widest = _widest([_slot(part) for part in parts.values() if part is not None])
+        alike = {a: self._quantized(part, widest) for a, part in parts.items() if part is not None}
+        inputs = tuple(alike.get(a, a) if a is not None else None for a in eqn.inputs)
+        (out,) = eqn.outputs
+        moved = Var(replace(out.type, dtype=widest.dtype, quantization=widest.quantization))
+        self.added.append(replace(eqn, inputs=inputs, outputs=(moved,)))
+        return moved
+
+    def _quantized(self, var: Var, slot: IntegerSlot) -> Var:
+        """A value in other integers."""
+        if _slot(var) == slot:
+            return var
+        made = Var(replace(var.type, dtype=slot.dtype, quantization=slot.quantization))
+        self.added.append(Eqn(ops.quantize, (var,), (made,), {}, Source()))
+        return made
+
+
+def _slot(var: Var) -> IntegerSlot:
+    assert var.type.quantization is not None, "quantized"
+    return IntegerSlot(var.type.dtype, var.type.quantization)
+
+
+def _widest(slots: Sequence[IntegerSlot]) -> IntegerSlot:
+    """The one whose steps are largest: its range holds those of the others, or nearly so."""
+    return max(slots, key=lambda slot: slot.quantization.scale[0])
