@@ -120,7 +120,7 @@ def prove(
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
     verdict = NOT_TRIED
     if for_all:
-        verdict = prove_symbolically(body, replacement, held, rounded=tolerance == ROUNDED)
+        verdict = prove_symbolically(body, replacement, held, masks, rounded=tolerance == ROUNDED)
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
     if verdict.is_proven:
         measured = _measured(pair, sampler, seed)

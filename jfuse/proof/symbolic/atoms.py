@@ -36,11 +36,15 @@ class Atoms:
     """All families of one proof, for both of its sides.
 
     allowance: as of `comparison.difference`. is_trial: whether numbers are tried, of which nothing is proven.
+    padded: families of masks without gaps, with the place of the step among their indices and the side that does not
+    count. ramps: known sizes along which a count from 0 has an open axis.
     """
 
     def __init__(self, allowance: float = 0.0) -> None:
         self.allowance = allowance
         self.is_trial = False
+        self.padded: dict[int, tuple[int, str]] = {}
+        self.ramps: frozenset[int] = frozenset()
         self.families: list[Family] = []
         self._by_key: dict[Hashable, list[int]] = {}
         self._points: dict[Instance, np.ndarray] = {}
@@ -216,6 +220,22 @@ class Atoms:
             (Instance(f.family, tuple(change[r.number].turned(r.flipped) for r in f.refs)), family.chosen[atoms, k])
             for k, f in enumerate(family.factors)
         ]
+
+    def leaves(self, *forms: Form) -> set[Instance]:
+        """The atoms that are of nothing else, of which forms are made, at their indices."""
+        known: dict[Instance, set[Instance]] = {}
+        return {leaf for form in forms for i in form.blocks for leaf in self._leaves(i, known)}
+
+    def _leaves(self, instance: Instance, known: dict[Instance, set[Instance]]) -> set[Instance]:
+        if instance not in known:
+            family = self.of(instance)
+            inner = [*(i for form in family.operands for i in form.blocks), *family.factors]
+            change = {Ref("param", n): ref for n, ref in enumerate(instance.refs)}
+            known[instance] = set() if inner else {instance}
+            for i in inner:
+                refs = tuple(change.get(_plain(r), _plain(r)).turned(r.flipped) for r in i.refs)
+                known[instance] |= self._leaves(Instance(i.family, refs), known)
+        return known[instance]
 
     def product(self, factors: Sequence[tuple[Instance, np.ndarray]]) -> list[tuple[np.ndarray, Instance, np.ndarray]]:
         """The products of atoms, element by element: the places, the instance and the atoms of each part of them."""

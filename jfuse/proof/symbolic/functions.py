@@ -146,8 +146,33 @@ def positive(atoms: Atoms, form: Form) -> Form:
         if form.error and (np.abs(form.constant) <= form.error).any():
             raise Stopped("a comparison of rounded constants")
         return Form(form.axes, {}, (form.constant > 0).astype(np.float64), 0.0)
+    if not form.error and _is_never_positive(atoms, form):
+        return number(form, 0.0)
+    of_bool = _of_bool(atoms, form, lambda x: x > 0)
+    if of_bool is not None:
+        return of_bool
     unit, _ = _unit(form)
     return atoms.function("positive", [unit], is_bool=True)
+
+
+def _is_never_positive(atoms: Atoms, form: Form) -> bool:
+    """Whether it is a constant less counts, which are not negative."""
+    ops = [atoms.of(i).op for i in form.blocks]
+    counts = all(isinstance(op, tuple) and op[0] in ("iota", "count", "last", "dim") for op in ops)
+    entries = [b.scale if isinstance(b, Picks) else b for b in form.blocks.values()]
+    return counts and bool((form.constant <= 0).all()) and all(bool((e <= 0).all()) for e in entries)
+
+
+def _of_bool(atoms: Atoms, form: Form, holds: Callable[[np.ndarray], np.ndarray]) -> Form | None:
+    """A comparison of c + s m for a bool m, which is 0 or 1: f(c) + m (f(c + s) - f(c)). None for other forms."""
+    if form.error or len(form.blocks) != 1:
+        return None
+    ((instance, block),) = form.blocks.items()
+    if not isinstance(block, Picks) or not atoms.of(instance).is_bool:
+        return None
+    step = np.where(block.atoms >= 0, block.scale, 0.0)
+    low, high = (np.asarray(holds(v)).astype(np.float64) for v in (form.constant, form.constant + step))
+    return Form(form.axes, {instance: Picks(block.atoms, high - low)}, low, 0.0).without_empty()
 
 
 def zero(atoms: Atoms, form: Form) -> Form:
@@ -156,6 +181,9 @@ def zero(atoms: Atoms, form: Form) -> Form:
         if form.error:
             raise Stopped("a comparison of rounded constants")
         return Form(form.axes, {}, (form.constant == 0).astype(np.float64), 0.0)
+    of_bool = _of_bool(atoms, form, lambda x: x == 0)
+    if of_bool is not None:
+        return of_bool
     unit, _ = _unit(form)
     sign = np.where(atoms.evaluated(unit) < 0, -1.0, 1.0)
     return atoms.function("zero", [unit.scale(sign)], is_bool=True)

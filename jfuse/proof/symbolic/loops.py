@@ -72,7 +72,7 @@ def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     forms = [*scan.consts, *scan.carries, *scan.xs]
     if any(ref.kind == "loop" for form in forms for i in form.blocks for ref in i.refs):
         raise Stopped("a loop within a loop")
-    scan = replace(scan, carries=[_opened(c, reader.sizes) for c in scan.carries])
+    scan = replace(scan, carries=[with_open_batch(c, reader.sizes) for c in scan.carries])
     if any(not x.is_open(0) or len(x.axes[0]) != 1 for x in scan.xs):
         raise Stopped("a loop over steps that are not one axis")
     numbers = _numbers(reader, scan)
@@ -84,13 +84,13 @@ def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     number = len(reader.loops)
     families = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
     rows = [(f, np.arange(c.rows)) for f, c in zip(families, scan.carries, strict=True)]
-    state = [_atoms_of(c, number, [r]) for c, r in zip(scan.carries, rows, strict=True)]
-    carried, ys = _stepped(reader, scan, number, state)
+    state = [atoms_of(c, number, [r]) for c, r in zip(scan.carries, rows, strict=True)]
+    carried, ys = stepped(reader, scan, number, state)
     reader.loops.append(SymbolicLoop(number, scan.length, scan.carries, families, carried, numbers))
     return carried, ys, number
 
 
-def _opened(form: Form, sizes: frozenset[int]) -> Form:
+def with_open_batch(form: Form, sizes: frozenset[int]) -> Form:
     """An initial state that is the same for all rows of a batch, with that axis open."""
     for axis in range(len(form.axes) - 1):
         part = sum(len(a) for a in form.axes[:axis])
@@ -99,7 +99,7 @@ def _opened(form: Form, sizes: frozenset[int]) -> Form:
     return form
 
 
-def _atoms_of(carry: Form, loop: int, rows: Sequence[tuple[int, np.ndarray]]) -> Form:
+def atoms_of(carry: Form, loop: int, rows: Sequence[tuple[int, np.ndarray]]) -> Form:
     """A carry before a step of a loop.   rows: families, and which of their atoms each row is, -1 for none"""
     refs = (Ref("loop", loop), *(Ref("axis", n) for n in open_numbers(carry.parts).values()))
     result = Form(carry.axes, {}, np.zeros(carry.rows), 0.0)
@@ -109,7 +109,8 @@ def _atoms_of(carry: Form, loop: int, rows: Sequence[tuple[int, np.ndarray]]) ->
     return result.without_empty()
 
 
-def _stepped(reader: StepReader, scan: Scan, loop: int, state: Sequence[Form]) -> tuple[list[Form], list[Form]]:
+def stepped(reader: StepReader, scan: Scan, loop: int, state: Sequence[Form]) -> tuple[list[Form], list[Form]]:
+    """The carries after a step of a loop, with the same axes as before it, and what the step gives."""
     results = reader.run(scan.step, [*scan.consts, *state, *scan.entering(loop)])
     carried = []
     for before, after in zip(state, results[: len(state)], strict=True):
@@ -151,15 +152,16 @@ def _as_known(
     """The results of a step in terms of another loop, by a relation that is proven; None where there is none."""
     if numbers is None or loop.numbers is None:
         return None
-    relation = [_suggested(loop, c, n) for c, n in zip(scan.carries, numbers, strict=True)]
+    is_read = {leaf.family for leaf in reader.atoms.leaves(*loop.carried)}
+    relation = [_suggested(loop, is_read, c, n) for c, n in zip(scan.carries, numbers, strict=True)]
     relation = [_where_equal(reader, r, loop.initial, c) for r, c in zip(relation, scan.carries, strict=True)]
     others = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
     while any((atoms >= 0).any() for r in relation for atoms in r):
         state = []
         for carry, rows, other in zip(scan.carries, relation, others, strict=True):
             left = np.where(np.stack(rows).max(axis=0) < 0, np.arange(carry.rows), -1)
-            state.append(_atoms_of(carry, loop.number, [*zip(loop.families, rows, strict=True), (other, left)]))
-        carried, ys = _stepped(reader, scan, loop.number, state)
+            state.append(atoms_of(carry, loop.number, [*zip(loop.families, rows, strict=True), (other, left)]))
+        carried, ys = stepped(reader, scan, loop.number, state)
         closer = [_where_equal(reader, r, loop.carried, c) for r, c in zip(relation, carried, strict=True)]
         if all((a == b).all() for r, s in zip(relation, closer, strict=True) for a, b in zip(r, s, strict=True)):
             return carried, ys
@@ -167,22 +169,26 @@ def _as_known(
     return None
 
 
-def _suggested(loop: SymbolicLoop, carry: Form, numbers: np.ndarray) -> list[np.ndarray]:
-    """For each carry of a loop which of its elements has the numbers of each element of another's, -1 for none."""
-    result: list[np.ndarray] = []
+def _suggested(loop: SymbolicLoop, is_read: set[int], carry: Form, numbers: np.ndarray) -> list[np.ndarray]:
+    """For each carry of a loop which of its elements has the numbers of each element of another's, -1 for none.
+
+    is_read: the families of carries that the step reads; of two with the same numbers they come first.
+    """
+    result = [np.full(carry.rows, -1) for _ in loop.families]
     left = np.full(carry.rows, True)
-    for initial, known in zip(loop.initial, loop.numbers or (), strict=True):
-        atoms = np.full(carry.rows, -1)
-        if _open_sizes(initial) == _open_sizes(carry) and len(known):
+    for n in sorted(range(len(result)), key=lambda n: loop.families[n] not in is_read):
+        initial, known, atoms = loop.initial[n], (loop.numbers or ())[n], result[n]
+        if open_sizes(initial) == open_sizes(carry) and len(known):
             candidates = nearest(known @ _MIXED, numbers @ _MIXED)
             close = (np.abs(known[candidates] - numbers) <= _CLOSE * (1 + np.abs(numbers))).all(axis=1)
             atoms = np.where(close & left, candidates, -1)
             left &= atoms < 0
-        result.append(atoms)
+            result[n] = atoms
     return result
 
 
-def _open_sizes(form: Form) -> list[str]:
+def open_sizes(form: Form) -> list[str]:
+    """The sizes of the open parts."""
     return [str(size) for size, is_open in form.parts if is_open]
 
 

@@ -322,6 +322,13 @@ def dropped(form: Form) -> Form:
     return Form(form.axes[1:], form.blocks, form.constant, form.error)
 
 
+def dropped_axis(form: Form, axis: int) -> Form:
+    """The form without an open axis along which it does not change."""
+    number = open_numbers(form.parts)[sum(len(a) for a in form.axes[:axis])]
+    change = {Ref("axis", n): Ref("axis", n - 1) for n in open_numbers(form.parts).values() if n > number}
+    return form.with_refs(change, (*form.axes[:axis], *form.axes[axis + 1 :]))
+
+
 def with_axis(form: Form) -> Form:
     """The form with a first axis of one place."""
     return Form((((1, False),), *form.axes), form.blocks, form.constant, form.error)

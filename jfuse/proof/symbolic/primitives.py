@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jfuse.ir.dims import is_known, same
-from jfuse.proof.symbolic import functions, moves
+from jfuse.proof.symbolic import functions, masked, moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, constant
 from jfuse.proof.symbolic.products import dot_general
@@ -114,8 +114,18 @@ def _cast(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
         return _not(atoms, functions.zero(atoms, form))
     if form.is_constant and not form.error and old.kind in "iu":
         return Form(form.axes, {}, form.constant.astype(old).astype(new).astype(np.float64), 0.0)
+    if _is_ramp(atoms, form) and new in (np.int32, np.int64):
+        return form
     exact = old.kind in "iuf" and old.kind == new.kind and np.can_cast(old, new, "safe")
     return form if exact else atoms.function(("cast", str(old), str(new)), [form])
+
+
+def _is_ramp(atoms: Atoms, form: Form) -> bool:
+    """Whether it counts from 0 along a known axis: each number is less than 2^31."""
+    ops = [atoms.of(i).op for i in form.blocks]
+    alone = len(ops) == 1 and not form.constant.any() and all(isinstance(b, Picks) for b in form.blocks.values())
+    is_unit = alone and all((b.scale == 1.0).all() for b in form.blocks.values() if isinstance(b, Picks))
+    return is_unit and ops[0] in {("iota", str(size)) for size in atoms.ramps}
 
 
 def _reshape(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
@@ -155,6 +165,9 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     last = _last_places(atoms, form, index, eqn)
     if last is not None:
         return last
+    counted = masked.gathered(atoms, form, index, eqn.params["dimension_numbers"], eqn.params["slice_sizes"])
+    if counted is not None:
+        return moves.reshaped(counted, eqn.outvars[0].aval.shape)
     if not index.is_constant or index.error:
         raise Stopped("an index that is computed")
     index = moves.with_closed(index, range(len(index.axes)))
@@ -227,7 +240,8 @@ def _tile(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 
 def _sum(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
-    return moves.summed(forms[0], eqn.params["axes"])
+    count = masked.counted(atoms, forms[0], eqn.params["axes"])
+    return moves.summed(forms[0], eqn.params["axes"]) if count is None else count
 
 
 def _greatest(op: str) -> Rule:
@@ -253,7 +267,7 @@ def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     shape, axis, dtype = eqn.outvars[0].aval.shape, eqn.params["dimension"], eqn.outvars[0].aval.dtype
-    if is_known(shape[axis]):
+    if is_known(shape[axis]) and shape[axis] not in atoms.ramps:
         return moves.broadcast(constant(np.arange(shape[axis]).astype(dtype)), shape, [axis])
     block = Picks(np.zeros(1, int), np.ones(1))
     family = atoms.named(("iota", str(shape[axis]), str(dtype)), 1, 1)
@@ -274,6 +288,12 @@ def integers(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
         with np.errstate(all="ignore"):
             result = np.asarray(_NUMPY[name](*values)).astype(np.float64)
         return Form(operands[0].axes, {}, result, 0.0)
+    if name == "max" and (last := masked.last_counted(atoms, *operands)) is not None:
+        return last
+    neutral = {"add": 0.0, "mul": 1.0}.get(name)
+    for mine, other in (operands, operands[::-1]) if neutral is not None else ():
+        if other.is_constant and not other.error and (other.constant == neutral).all():
+            return mine
     options = str(sorted((k, str(v)) for k, v in eqn.params.items()))
     return atoms.function((name, str(dtype), options), operands)
 

@@ -17,6 +17,7 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, with_float
 from jfuse.kernels.control import scan
 from jfuse.lowering.rule_tools.case_distinctions import place_of
+from jfuse.proof.samples import Padded
 from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.comparison import equal
@@ -48,32 +49,37 @@ NOT_TRIED = Verdict("not tried")
 
 
 def prove_symbolically(
-    body: Graph, replacement: Graph, held: Mapping[Var, np.ndarray] | None = None, *, rounded: bool = False
+    body: Graph,
+    replacement: Graph,
+    held: Mapping[Var, np.ndarray] | None = None,
+    padded: Mapping[Var, Padded] | None = None,
+    *,
+    rounded: bool = False,
 ) -> Verdict:
     """Bring two graphs over the same operands to normal form, and compare.
 
-    held: operands of the body that are constants, broadcast to open sizes. rounded: constants may differ by roundings
-    to f32. A verdict that is not proven says nothing about the graphs.
+    held: operands of the body that are constants, broadcast to open sizes. padded: masks that have no gaps, which the
+    proof assumes. rounded: constants may differ by roundings to f32. A verdict that is not proven says nothing about the graphs.
     """
-    held = held or {}
+    known = _Known(held or {}, padded or {})
     pair: list[Any] = []
     try:
         pair = [_Side.of("the body", body), _Side.of("the replacement", replacement)]
         lengths = {e.params["length"] for g in (body, replacement) for e in all_eqns(g) if e.op is scan}
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stops the comparison
-            return _closing(pair, body.inputs, held, {n for n in lengths if is_known(n)}, rounded=rounded)
+            return _closing(pair, body.inputs, known, {n for n in lengths if is_known(n)}, rounded=rounded)
     except (Stopped, JfuseError, TypeError, ValueError, NotImplementedError, KeyError, IndexError) as error:
         return Verdict(f"{error}".split("\n")[0] or type(error).__name__)
 
 
 def _closing(
-    pair: Sequence[_Side], inputs: Sequence[Var], held: Mapping[Var, np.ndarray], lengths: set[int], *, rounded: bool
+    pair: Sequence[_Side], inputs: Sequence[Var], known: _Known, lengths: set[int], *, rounded: bool
 ) -> Verdict:
     """The verdict with as many axes open as can be; the sizes of those that cannot are closed one by one."""
     shut: set[int] = set()
     while True:
         try:
-            return _compared(pair, inputs, held, lengths - shut, shut, rounded=rounded)
+            return _compared(pair, inputs, known, lengths - shut, shut, rounded=rounded)
         except MustClose as error:
             if not is_known(error.size) or error.size in shut:
                 raise
@@ -83,14 +89,14 @@ def _closing(
 def _compared(
     pair: Sequence[_Side],
     inputs: Sequence[Var],
-    held: Mapping[Var, np.ndarray],
+    known: _Known,
     lengths: set[int],
     shut: set[int],
     *,
     rounded: bool,
 ) -> Verdict:
     atoms = Atoms(ROUNDING if rounded else 0.0)
-    operands = [_operand(atoms, v, held.get(v), lengths, shut) for v in inputs]
+    operands = [_operand(atoms, v, known, lengths, shut) for v in inputs]
     sizes = frozenset(int(s) for f in operands for s, is_open in f.parts if is_open and is_known(s))
     reader = Reader(atoms, sizes)
     mine, other = (side.run(reader, operands) for side in pair)
@@ -102,15 +108,25 @@ def _compared(
     return Verdict("", (*reader.assumptions, *rounding))
 
 
-def _operand(atoms: Atoms, var: Var, held: np.ndarray | None, lengths: set[int], shut: set[int]) -> Form:
+@dataclass(frozen=True)
+class _Known:
+    """What is known of operands: those that are constants, and masks without gaps."""
+
+    held: Mapping[Var, np.ndarray]
+    padded: Mapping[Var, Padded]
+
+
+def _operand(atoms: Atoms, var: Var, known: _Known, lengths: set[int], shut: set[int]) -> Form:
     """An operand as atoms: one for each place of its closed axes."""
-    shape = var.type.shape
+    shape, held, mask = var.type.shape, known.held.get(var), known.padded.get(var)
     if var.type.dtype not in _NUMBERS:
         raise Stopped(f"an operand of {var.type.dtype.value}")
     parts: list[Part] = []
     for axis, size in enumerate(shape):
         is_last = axis == len(shape) - 1
-        may_open = not is_known(size) or (size > 1 and size not in shut and (not is_last or size in lengths))
+        may_open = not is_known(size) or (
+            size > 1 and size not in shut and (not is_last or size in lengths or mask is not None)
+        )
         parts.append((size, bool(may_open and (not is_known(size) or len(shape) > 1))))
     if held is not None:
         spread = moves.broadcast(constant(held), shape, list(range(len(shape) - np.ndim(held), len(shape))))
@@ -120,13 +136,21 @@ def _operand(atoms: Atoms, var: Var, held: np.ndarray | None, lengths: set[int],
     if len(closed) > 1 and rows > _MOST_ELEMENTS:
         raise Stopped("an operand with too many closed axes")
     count = sum(is_open for _, is_open in parts)
-    family = atoms.fresh("operand", rows, count, is_bool=var.type.dtype is DType.bool)
+    is_mask = mask is not None and rows == 1 and parts[mask.axis][1] and var.type.dtype in _MASKS
+    family = atoms.fresh("operand", rows, count, is_bool=is_mask or var.type.dtype is DType.bool)
+    if mask is not None and is_mask:
+        atoms.padded[family] = (sum(is_open for _, is_open in parts[: mask.axis]), mask.side)
+        others = [size for axis, (size, is_open) in enumerate(parts) if is_open and axis != mask.axis]
+        atoms.ramps |= frozenset(int(size) for size in others if is_known(size))
     instance = Instance(family, tuple(Ref("axis", n) for n in range(count)))
     block = Picks(np.arange(rows), np.ones(rows))
     return Form(tuple((part,) for part in parts), {instance: block}, np.zeros(rows), 0.0)
 
 
 _NUMBERS = frozenset({DType.f64, DType.f32, DType.bool, DType.i8, DType.i16, DType.i32, DType.i64, DType.u8, DType.u32})
+
+
+_MASKS = frozenset({DType.bool, DType.f32, DType.f64})
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.forms import Form, Stopped, constant
 from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
+from jfuse.proof.symbolic.masked import read_masked
 from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, integers
 
 _CALLS: Mapping[str, str] = {
@@ -104,12 +105,20 @@ class Reader:
         scan = Scan(params["jaxpr"], params["length"], params["reverse"], consts, carries, xs)
         if is_known(scan.length) and any(not x.is_open(0) for x in xs):
             return self._unrolled(scan)
-        carried, ys, loop = read(self, scan)
-        if not is_known(scan.length) and f"{scan.length} >= 1" not in self.assumptions:
-            self.assumptions.append(f"{scan.length} >= 1")
-        return [after_last(f, loop) for f in carried] + [
-            collected(f, loop, scan.length, reverse=scan.reverse) for f in ys
-        ]
+        masked = read_masked(self, scan)
+        if masked is None:
+            carried, ys, loop = read(self, scan)
+            last: Sequence[Form] = [after_last(f, loop) for f in carried]
+        else:
+            last, ys, loop = masked.last, masked.ys, masked.loop
+            self._assume(f"the mask is 1 or 0 and padded on the {masked.side}")
+        if not is_known(scan.length):
+            self._assume(f"{scan.length} >= 1")
+        return [*last, *(collected(f, loop, scan.length, reverse=scan.reverse) for f in ys)]
+
+    def _assume(self, condition: str) -> None:
+        if condition not in self.assumptions:
+            self.assumptions.append(condition)
 
     def _unrolled(self, scan: Scan) -> list[Form]:
         """The steps of a loop one after the other."""
