@@ -159,6 +159,7 @@ def _is_never_positive(atoms: Atoms, form: Form) -> bool:
     """Whether it is a constant less counts, which are not negative."""
     ops = [atoms.of(i).op for i in form.blocks]
     counts = all(isinstance(op, tuple) and op[0] in ("iota", "count", "last", "dim") for op in ops)
+    counts &= all(op[2] in ("int32", "int64") for op in ops if isinstance(op, tuple) and op[0] == "iota")
     entries = [b.scale if isinstance(b, Picks) else b for b in form.blocks.values()]
     return counts and bool((form.constant <= 0).all()) and all(bool((e <= 0).all()) for e in entries)
 

@@ -1,9 +1,9 @@
 """Masked loops whose counted steps come first, by conditional induction; and how often a mask counts.
 
 Let u be 1 in the steps that count and 0 in the others, so that u never grows from one step to the next. Shown in normal
-form for one step, whatever the state: it is `u * core + (1 - u) * state`, and reads the state of its own row only. Then,
-row by row, the state before step t is that of the core loop (in which all steps count) before step min(t, count). So
-the last state is the core's after step `max(count - 1, 0)`, or the initial one where nothing counts.
+form for one step, whatever the state: it is `u * core + (1 - u) * state`, and reads the state of its own row only.
+Then, row by row, the state before step t is that of the core loop (in which all steps count) before step
+min(t, count). So the last state is the core's after step `max(count - 1, 0)`, or the initial one where nothing counts.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ class MaskedLoop:
     ys: Sequence[Form]
     loop: int
     side: str
+
+
+def padding(side: str) -> str:
+    """The condition of a proof that relies on a mask."""
+    return f"the mask is 1 or 0 and padded on the {side}"
 
 
 def read_masked(reader: StepReader, scan: Scan) -> MaskedLoop | None:
@@ -209,6 +214,14 @@ def gathered(atoms: Atoms, form: Form, index: Form, numbers: object, sizes: Sequ
     elif row is not None or last.refs or any(is_open for _, is_open in index.parts):
         return None
     return looked_up(atoms, moves.at(form, 1, _BOUND), _BOUND, last)
+
+
+def is_ramp(atoms: Atoms, form: Form) -> bool:
+    """Whether it counts from 0 along a known axis: each number is less than 2^31."""
+    ops = [atoms.of(i).op for i in form.blocks]
+    alone = len(ops) == 1 and not form.constant.any() and all(isinstance(b, Picks) for b in form.blocks.values())
+    is_unit = alone and all((b.scale == 1.0).all() for b in form.blocks.values() if isinstance(b, Picks))
+    return is_unit and ops[0] in {("iota", str(size), kind) for size in atoms.ramps for kind in ("int32", "int64")}
 
 
 def _only_atom(form: Form, row: int) -> Instance | None:

@@ -114,18 +114,10 @@ def _cast(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
         return _not(atoms, functions.zero(atoms, form))
     if form.is_constant and not form.error and old.kind in "iu":
         return Form(form.axes, {}, form.constant.astype(old).astype(new).astype(np.float64), 0.0)
-    if _is_ramp(atoms, form) and new in (np.int32, np.int64):
+    if masked.is_ramp(atoms, form) and new in WIDE:
         return form
     exact = old.kind in "iuf" and old.kind == new.kind and np.can_cast(old, new, "safe")
     return form if exact else atoms.function(("cast", str(old), str(new)), [form])
-
-
-def _is_ramp(atoms: Atoms, form: Form) -> bool:
-    """Whether it counts from 0 along a known axis: each number is less than 2^31."""
-    ops = [atoms.of(i).op for i in form.blocks]
-    alone = len(ops) == 1 and not form.constant.any() and all(isinstance(b, Picks) for b in form.blocks.values())
-    is_unit = alone and all((b.scale == 1.0).all() for b in form.blocks.values() if isinstance(b, Picks))
-    return is_unit and ops[0] in {("iota", str(size)) for size in atoms.ramps}
 
 
 def _reshape(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
@@ -240,8 +232,7 @@ def _tile(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 
 def _sum(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
-    count = masked.counted(atoms, forms[0], eqn.params["axes"])
-    return moves.summed(forms[0], eqn.params["axes"]) if count is None else count
+    return moves.summed(forms[0], eqn.params["axes"])
 
 
 def _greatest(op: str) -> Rule:
@@ -267,7 +258,7 @@ def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     shape, axis, dtype = eqn.outvars[0].aval.shape, eqn.params["dimension"], eqn.outvars[0].aval.dtype
-    if is_known(shape[axis]) and shape[axis] not in atoms.ramps:
+    if is_known(shape[axis]) and not (shape[axis] in atoms.ramps and dtype in WIDE):
         return moves.broadcast(constant(np.arange(shape[axis]).astype(dtype)), shape, [axis])
     block = Picks(np.zeros(1, int), np.ones(1))
     family = atoms.named(("iota", str(shape[axis]), str(dtype)), 1, 1)
@@ -312,6 +303,9 @@ ELEMENTWISE = frozenset(
     "add add_any sub mul square neg max min abs div rem sign clamp integer_pow pow".split(),
 )
 """Primitives that mean arithmetic, which is another one for integers."""
+
+WIDE = (np.dtype(np.int32), np.dtype(np.int64))
+"""Integers that hold every size and place of an axis."""
 
 SUMS = frozenset({"reduce_sum", "dot_general"})
 """Primitives that add elements, which wraps for integers."""

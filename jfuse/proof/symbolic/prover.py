@@ -22,6 +22,7 @@ from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.comparison import equal
 from jfuse.proof.symbolic.forms import Form, Instance, MustClose, Part, Picks, Ref, Stopped, constant
+from jfuse.proof.symbolic.masked import padding
 from jfuse.proof.symbolic.reader import Reader
 
 ROUNDING = 2.0**-22
@@ -59,7 +60,8 @@ def prove_symbolically(
     """Bring two graphs over the same operands to normal form, and compare.
 
     held: operands of the body that are constants, broadcast to open sizes. padded: masks that have no gaps, which the
-    proof assumes. rounded: constants may differ by roundings to f32. A verdict that is not proven says nothing about the graphs.
+    proof assumes. rounded: constants may differ by roundings to f32. A verdict that is not proven says nothing about
+    the graphs.
     """
     known = _Known(held or {}, padded or {})
     pair: list[Any] = []
@@ -99,6 +101,9 @@ def _compared(
     operands = [_operand(atoms, v, known, lengths, shut) for v in inputs]
     sizes = frozenset(int(s) for f in operands for s, is_open in f.parts if is_open and is_known(s))
     reader = Reader(atoms, sizes)
+    for mask, of in known.padded.items():
+        if mask in inputs and mask.type.dtype is not DType.bool:  # taken as 0 or 1 wherever it is read
+            reader.assume(padding(of.side))
     mine, other = (side.run(reader, operands) for side in pair)
     for number, (a, b) in enumerate(zip(mine, other, strict=True)):
         first, second = moves.aligned(a, b)

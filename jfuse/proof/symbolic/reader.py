@@ -14,8 +14,8 @@ from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.forms import Form, Stopped, constant
 from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
-from jfuse.proof.symbolic.masked import read_masked
-from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, integers
+from jfuse.proof.symbolic.masked import counted, padding, read_masked
+from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, WIDE, integers
 
 _CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
@@ -81,6 +81,10 @@ class Reader:
         if name == "dim_as_value":
             family = self.atoms.named(("dim", str(eqn.params["dim"])), 1, 0)
             return [moves.at_once(family)]
+        if name == "reduce_sum" and eqn.outvars[0].aval.dtype in WIDE:
+            count = counted(self.atoms, operands[0], eqn.params["axes"])
+            if count is not None:
+                return [count]
         if name in SUMS and eqn.outvars[0].aval.dtype.kind in "iu":
             raise Stopped("a sum of integers, which wraps")
         if name in ELEMENTWISE and eqn.outvars[0].aval.dtype.kind in "iu":
@@ -111,12 +115,13 @@ class Reader:
             last: Sequence[Form] = [after_last(f, loop) for f in carried]
         else:
             last, ys, loop = masked.last, masked.ys, masked.loop
-            self._assume(f"the mask is 1 or 0 and padded on the {masked.side}")
+            self.assume(padding(masked.side))
         if not is_known(scan.length):
-            self._assume(f"{scan.length} >= 1")
+            self.assume(f"{scan.length} >= 1")
         return [*last, *(collected(f, loop, scan.length, reverse=scan.reverse) for f in ys)]
 
-    def _assume(self, condition: str) -> None:
+    def assume(self, condition: str) -> None:
+        """Add a condition of the proof."""
         if condition not in self.assumptions:
             self.assumptions.append(condition)
 

@@ -14,12 +14,12 @@ W, R, B = weights(3, 4), weights(4, 4), weights(4)
 
 
 class Recurrence(tf.Module):
-    """A simple RNN, whose steps count where a mask says so if there is one."""
+    """A simple RNN, whose steps count where a mask says so if there is one: padded on the left, which is not proven."""
 
     @tf.function(input_signature=[tf.TensorSpec([2, 5, 3]), tf.TensorSpec([2], tf.int32)])
     def masked(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """The state after the last step that counts."""
-        mask = tf.sequence_mask(lengths, 5)
+        mask = tf.reverse(tf.sequence_mask(lengths, 5), [1])
         h = tf.zeros([2, 4])
         for t in range(5):
             h = tf.where(mask[:, t, None], tf.tanh(x[:, t] @ W + h @ R + B), h)

@@ -1,0 +1,139 @@
+"""Masked recurrences: proven where the counted steps come first, and never where they differ anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.ir.dims import Dim
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.lowering.composites.sequence import Steps
+from jfuse.proof.samples import Padded
+from jfuse.proof.symbolic.prover import Verdict, prove_symbolically
+from tests import cells
+from tests.cells import BATCH, INPUTS, STEPS, UNITS, B, Loop, R, W, f32, gate
+
+Kept = Callable[[Any, Any], Any]
+"""From the state before a step and the new one to the state where the step does not count."""
+
+
+def held(h: Any, new: Any) -> Any:
+    """The state as it was."""
+    return h
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A masked simple RNN and what replaces it; the defaults are right.
+
+    side: on which the mask is promised to be padded, None for no promise. counts: its value where a step counts.
+    kept: the state in the other steps. fill: what these steps give. mixes: rows read the states of others.
+    initial: whether the lookup tells rows in which no step counts.
+    """
+
+    side: str | None = "right"
+    rule_side: str = "right"
+    counts: bool = True
+    reverse: bool = False
+    rule_reverse: bool | None = None
+    kept: Kept = held
+    fill: str = "held"
+    mixes: bool = False
+    initial: bool = True
+    kernel: float = 1.0
+    kind: DType = DType.bool
+    batch: Dim = BATCH
+    steps: Dim = STEPS
+
+    def step(self, h: Any, x: Any, m: Any) -> tuple[Any, ...]:
+        """A step of the body."""
+        read = ops.reverse_v2(h, [0]) if self.mixes else h
+        new, _ = cells.simple()(read, x)
+        if self.kind is DType.f32:
+            other = ops.sub(np.float32(1), m)
+            h = ops.add(ops.mul(m, new), ops.mul(other, self.kept(h, new)))
+            return h, h
+        yes, no = (new, self.kept(h, new)) if self.counts else (self.kept(h, new), new)
+        after = ops.select_v2(m, yes, no)
+        return after, after if self.fill == "held" else ops.select_v2(m, new, np.zeros([1, UNITS], np.float32))
+
+    def verdict(self) -> Verdict:
+        """The prover's."""
+        mask = TensorType((self.batch, 1), self.kind)
+        state = f32(self.batch, UNITS)
+        body = Loop(
+            self.step,
+            [state],
+            xs=[f32(self.batch, INPUTS), mask],
+            batch=self.batch,
+            steps=self.steps,
+            reverse=self.reverse,
+        ).graph()
+        replacement = trace_graph(self._fused, [v.type for v in body.inputs])
+        padded = {} if self.side is None else {body.inputs[2]: Padded(0, self.side)}
+        return prove_symbolically(body, replacement, padded=padded)
+
+    def _fused(self, h: Any, x: Any, m: Any) -> Sequence[Any]:
+        rule_reverse = self.reverse if self.rule_reverse is None else self.rule_reverse
+        steps = Steps(x, rule_reverse, m, self.counts, self.rule_side)
+        weights = [np.ascontiguousarray(gate(a, 0).T) for a in (W, self.kernel * R)]
+        y, _ = ops.unidirectional_sequence_rnn(
+            steps.x, *weights, gate(B, 0), h, time_major=True, fused_activation_function="TANH"
+        )
+        last, ys = steps.results(("h", "y_h"), y, h=h)
+        if not self.initial:
+            index = ops.maximum(ops.sub(steps.lengths, np.int32(1)), np.int32(0))
+            rows = ops.gather(ops.transpose(y, [1, 0, 2]), ops.expand_dims(index, 1), axis=1, batch_dims=1)
+            last = ops.squeeze(rows, squeeze_dims=(1,))
+        return last, ys
+
+
+RIGHT: dict[str, Masked] = {
+    "open": Masked(),
+    "reverse": Masked(side="left", rule_side="left", reverse=True),
+    "negated": Masked(side="left", rule_side="left", counts=False),
+    "negated_reverse": Masked(side="right", counts=False, reverse=True),
+    "blend": Masked(kind=DType.f32),
+    "closed": Masked(batch=2, steps=5),
+    "one_row": Masked(batch=1),
+}
+
+WRONG: dict[str, Masked] = {
+    "no_promise": Masked(side=None),
+    "other_side": Masked(side="left"),
+    "other_order": Masked(reverse=True),
+    "order_of_rule": Masked(rule_reverse=True),
+    "negated": Masked(counts=False),
+    "decays": Masked(kept=lambda h, new: ops.mul(h, np.float32(0.5))),
+    "forgets": Masked(kept=lambda h, new: ops.mul(h, np.float32(0))),
+    "goes_on": Masked(kept=lambda h, new: new),
+    "zeros_between": Masked(fill="zeros"),
+    "rows_mixed": Masked(mixes=True),
+    "no_step_counts": Masked(initial=False),
+    "other_weights": Masked(kernel=1.001),
+    "blend_decays": Masked(kind=DType.f32, kept=lambda h, new: ops.mul(h, np.float32(0.5))),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_counted_steps_that_come_first_are_proven(name: str) -> None:
+    verdict = RIGHT[name].verdict()
+    assert verdict.is_proven, verdict.stopped
+    assert any(condition.startswith("the mask") for condition in verdict.assumptions)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_differs_somewhere_is_not_proven(name: str) -> None:
+    assert not WRONG[name].verdict().is_proven
+
+
+def test_left_padding_is_not_proven() -> None:
+    verdict = Masked(side="left", rule_side="left").verdict()
+    assert not verdict.is_proven
+    assert verdict.stopped
