@@ -21,6 +21,9 @@ from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, open
 from jfuse.proof.symbolic.functions import choice, positive
 from jfuse.proof.symbolic.loops import Scan, StepReader, atoms_of, open_sizes, read, stepped, with_open_batch
 
+WIDE = (np.dtype(np.int32), np.dtype(np.int64))
+"""Integers that hold every size and place of an axis."""
+
 _BOUND = Ref("bound", 0)  # the step that is looked up
 _ANY = -1  # the number of a loop for one step of which is spoken
 

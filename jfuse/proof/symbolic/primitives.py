@@ -114,7 +114,7 @@ def _cast(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
         return _not(atoms, functions.zero(atoms, form))
     if form.is_constant and not form.error and old.kind in "iu":
         return Form(form.axes, {}, form.constant.astype(old).astype(new).astype(np.float64), 0.0)
-    if masked.is_ramp(atoms, form) and new in WIDE:
+    if masked.is_ramp(atoms, form) and new in masked.WIDE:
         return form
     exact = old.kind in "iuf" and old.kind == new.kind and np.can_cast(old, new, "safe")
     return form if exact else atoms.function(("cast", str(old), str(new)), [form])
@@ -258,7 +258,7 @@ def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     shape, axis, dtype = eqn.outvars[0].aval.shape, eqn.params["dimension"], eqn.outvars[0].aval.dtype
-    if is_known(shape[axis]) and not (shape[axis] in atoms.ramps and dtype in WIDE):
+    if is_known(shape[axis]) and not (shape[axis] in atoms.ramps and dtype in masked.WIDE):
         return moves.broadcast(constant(np.arange(shape[axis]).astype(dtype)), shape, [axis])
     block = Picks(np.zeros(1, int), np.ones(1))
     family = atoms.named(("iota", str(shape[axis]), str(dtype)), 1, 1)
@@ -303,9 +303,6 @@ ELEMENTWISE = frozenset(
     "add add_any sub mul square neg max min abs div rem sign clamp integer_pow pow".split(),
 )
 """Primitives that mean arithmetic, which is another one for integers."""
-
-WIDE = (np.dtype(np.int32), np.dtype(np.int64))
-"""Integers that hold every size and place of an axis."""
 
 SUMS = frozenset({"reduce_sum", "dot_general"})
 """Primitives that add elements, which wraps for integers."""

@@ -14,8 +14,8 @@ from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.forms import Form, Stopped, constant
 from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
-from jfuse.proof.symbolic.masked import counted, padding, read_masked
-from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, WIDE, integers
+from jfuse.proof.symbolic.masked import WIDE, counted, padding, read_masked
+from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, integers
 
 _CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
