@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 _FLAGS = ("--xla_force_host_platform_device_count=2", "--xla_cpu_parallel_codegen_split_count=1")
 # Programs of the tests run once or twice, and half of the time of many tests would go into optimizing them. With
 # --optimized they are compiled as users' are: CI runs the kernels and the verification so.
-_HASTY_FLAGS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
+_HASTY_FLAGS = ["--xla_backend_optimization_level=0"]
+if version("jaxlib").startswith("0.10."):  # a flag that later versions do not know ends the process
+    _HASTY_FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 
 # Where Python is told to write no bytecode, each of the many processes that the tests start would compile all of jfuse,
 # and each worker would rewrite the assertions of all tests again. The folders are those that git ignores.

@@ -110,7 +110,7 @@ def _counted_value(reader: StepReader, scan: Scan, mask: Instance) -> int | None
         either, *of_value = (
             stepped(reader, s, _ANY, state) for s in (scan, _with_mask(scan, mask, 0), _with_mask(scan, mask, 1))
         )
-        held = [all(map(equal, carried, state)) for carried, _ in of_value]
+        held = [all(equal(c, s) for c, s in zip(carried, state, strict=True)) for carried, _ in of_value]
         if held[0] == held[1]:
             return None
         counted = 1 - held.index(True)
@@ -119,7 +119,8 @@ def _counted_value(reader: StepReader, scan: Scan, mask: Instance) -> int | None
         for result, no, yes in zip([*either[0], *either[1]], zero, one, strict=True):
             if any(open_sizes(form) != sizes for form in (result, no, yes)):
                 return None
-            if not equal(*moves.aligned(result, _chosen(atoms, mask, 1, yes, no))):
+            first, second = moves.aligned(result, _chosen(atoms, mask, 1, yes, no))
+            if not equal(first, second):
                 return None
     except Stopped:
         return None
@@ -191,8 +192,9 @@ def last_counted(atoms: Atoms, form: Form, least: Form) -> Form | None:
         return None
     ((count, entries),) = total.blocks.items()
     op = atoms.of(count).op
-    is_count = isinstance(op, tuple) and op[0] == "count" and isinstance(entries, Picks)
-    if not is_count or total.constant.any() or total.error or entries.scale.tolist() != [1.0]:
+    if not isinstance(op, tuple) or op[0] != "count" or not isinstance(entries, Picks):
+        return None
+    if total.constant.any() or total.error or entries.scale.tolist() != [1.0]:
         return None
     _, mask, counts = op
     return _spread(form, Instance(_last(atoms, mask, counts), count.refs))

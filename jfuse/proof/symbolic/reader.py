@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.frontends.jaxprs.parts import closed_jaxpr, scan_counts
 from jfuse.ir.dims import is_known
 from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
@@ -103,18 +104,18 @@ class Reader:
 
     def _scan(self, eqn: Any, operands: Sequence[Form]) -> list[Form]:
         params = eqn.params
-        consts = operands[: params["num_consts"]]
-        carries = operands[params["num_consts"] : params["num_consts"] + params["num_carry"]]
-        xs = operands[params["num_consts"] + params["num_carry"] :]
-        scan = Scan(params["jaxpr"], params["length"], params["reverse"], consts, carries, xs)
+        before, carried_count = scan_counts(params)
+        consts, others = operands[:before], operands[before:]
+        carries, xs = others[:carried_count], others[carried_count:]
+        scan = Scan(closed_jaxpr(params["jaxpr"]), params["length"], params["reverse"], consts, carries, xs)
         if is_known(scan.length) and any(not x.is_open(0) for x in xs):
             return self._unrolled(scan)
         masked = read_masked(self, scan)
         if masked is None:
             carried, ys, loop = read(self, scan)
-            last: Sequence[Form] = [after_last(f, loop) for f in carried]
+            last = [after_last(f, loop) for f in carried]
         else:
-            last, ys, loop = masked.last, masked.ys, masked.loop
+            last, ys, loop = list(masked.last), list(masked.ys), masked.loop
             self.assume(padding(masked.side))
         if not is_known(scan.length):
             self.assume(f"{scan.length} >= 1")
