@@ -62,7 +62,6 @@ TESTED_IN = {
     "jfuse.programs.operator_times": "benchmark/test_bench.py",
     "jfuse.proof.by_equation": "proof/test_prove.py",
     "jfuse.proof.symbolic": "proof/symbolic/test_prover.py",
-    "jfuse.proof.samples": "proof/test_inputs.py",
     "jfuse.quantization.real_graph": "verification/quantized/test_explained.py",
     "jfuse.quantized_file": "end_to_end/test_quantized.py",
     "jfuse.report": "reports/test_report_text.py",

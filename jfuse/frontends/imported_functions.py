@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import numpy as np
 
 from jfuse.ir.graph import Program
 from jfuse.ir.states import ExplicitState
@@ -28,6 +30,34 @@ class SourceFunction(Protocol):
 
     def call(self, *flat: Any) -> dict[str, Any]:
         """The results by name, for arrays in the order of `inputs`."""
+
+
+@dataclass(frozen=True)
+class KeptValue:
+    """A value that one call of a function hands to the next one.
+
+    name: of the state, one for all functions that share it. initial: the value at import. is_written: by this function.
+    """
+
+    name: str
+    initial: np.ndarray
+    is_written: bool
+
+    @property
+    def input(self) -> str:
+        """The name of the input that takes the value."""
+        return f"{self.name}/before"
+
+    @property
+    def output(self) -> str:
+        """The name of the output that gives the new one."""
+        return f"{self.name}/after"
+
+
+def explicit_states(kept: Iterable[Sequence[KeptValue]]) -> tuple[ExplicitState, ...]:
+    """The states of several functions, each once: a function that does not write a value has no output for it."""
+    found = {value.name: value for each in kept for value in each}
+    return tuple(ExplicitState(v.name, v.input, v.output, v.initial) for v in found.values())
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jfuse.errors import ImportFailed, JfuseError, LowerError, shown
 from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
-from jfuse.frontends.imported_functions import ImportedFunctions
+from jfuse.frontends.imported_functions import ImportedFunctions, KeptValue, explicit_states
 from jfuse.frontends.jax_functions.exported import is_exported, read_exported
-from jfuse.frontends.jax_functions.states import FunctionWithArrays, KeptArray, linen_apply, with_arrays
+from jfuse.frontends.jax_functions.states import FunctionWithArrays, linen_apply, with_arrays
 from jfuse.frontends.jaxprs.node_names import values_of_nodes
 from jfuse.frontends.jaxprs.parts import as_array
 from jfuse.frontends.jaxprs.walker import JaxWalker, without_rule
@@ -31,7 +31,6 @@ from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import has_functions, is_concrete, is_traceable
 from jfuse.ir.dims import Dim, SymbolNames, is_known, symbol, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
-from jfuse.ir.states import ExplicitState
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.lowering.rule_tools.place import notes_kept, sizes_read_from
@@ -56,7 +55,7 @@ class JaxSignature:
     inputs: Mapping[str, TensorType]
     structure: Any
     read: Callable[..., dict[str, Any]] | None = None
-    states: tuple[KeptArray, ...] = ()
+    states: tuple[KeptValue, ...] = ()
     shapes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     name: str = "the function"
     library: ClassVar[str] = "JAX"
@@ -227,7 +226,7 @@ def _keeping(
     if not places:
         return replace(signature, function=lambda *args, **named: holder.call(holder.arrays, *args, **named)[0])
     states = tuple(
-        KeptArray(names[holder.identities[i]], np.asarray(as_array(holder.arrays[i])), written[i]) for i in places
+        KeptValue(names[holder.identities[i]], np.asarray(as_array(holder.arrays[i])), written[i]) for i in places
     )
     types = {s.input: _type(s.name, s.initial) for s in states}
     return replace(signature, function=holder.keeping(places), inputs={**signature.inputs, **types}, states=states)
@@ -245,13 +244,9 @@ def import_functions(
     with notes_kept() as notes:
         found = tuple(_import_one(s, rules, nans) for s in signatures)
     functions = {s.key: s for s in signatures}
-    return ImportedFunctions(Program(found), functions, (*notes, *nans.notes()), _explicit_states(signatures))
-
-
-def _explicit_states(signatures: Sequence[JaxSignature]) -> tuple[ExplicitState, ...]:
-    """The states of all signatures, each once: a function that writes none of them has no output for it."""
-    states = {state.name: state for signature in signatures for state in signature.states}
-    return tuple(ExplicitState(s.name, s.input, s.output, s.initial) for s in states.values())
+    return ImportedFunctions(
+        Program(found), functions, (*notes, *nans.notes()), explicit_states(s.states for s in signatures)
+    )
 
 
 def _names_in_memory(params: Any) -> dict[int, str]:

@@ -20,28 +20,6 @@ _RESULT = "return the results and the new values: (y, new), as apply(..., mutabl
 
 
 @dataclass(frozen=True)
-class KeptArray:
-    """An array that a call hands to the next one.
-
-    name: of the state in the file. initial: its value at import. is_written: whether this function changes it.
-    """
-
-    name: str
-    initial: np.ndarray
-    is_written: bool = True
-
-    @property
-    def input(self) -> str:
-        """The name of the input that takes the array."""
-        return f"{self.name}/before"
-
-    @property
-    def output(self) -> str:
-        """The name of the output that gives its new value."""
-        return f"{self.name}/after"
-
-
-@dataclass(frozen=True)
 class FunctionWithArrays:
     """A function with the arrays that it may change.
 

@@ -9,35 +9,18 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.imported_functions import KeptValue
 from jfuse.frontends.torch_modules.tensors import array_of
-from jfuse.ir.states import ExplicitState
 
 _WRITES = frozenset({"BUFFER_MUTATION", "PARAMETER_MUTATION"})
 
 
 @dataclass(frozen=True)
-class WrittenBuffer:
-    """A buffer of a module that is a state.
+class WrittenBuffer(KeptValue):
+    """A buffer of a module that is a state.   target: its name in the module; placeholder: its input of the graph"""
 
-    name: of the state, which is one for all modules that have the buffer. target: what the module calls it.
-    placeholder: its input of the module's graph. initial: its value at import. is_written: by this module.
-    """
-
-    name: str
     target: str
     placeholder: str
-    initial: np.ndarray
-    is_written: bool
-
-    @property
-    def input(self) -> str:
-        """The name of the input that takes the state."""
-        return f"{self.name}/before"
-
-    @property
-    def output(self) -> str:
-        """The name of the output that gives the state's new value."""
-        return f"{self.name}/after"
 
 
 def is_write(spec: Any) -> bool:
@@ -72,19 +55,13 @@ def buffers_of(programs: Sequence[Any], taken: Collection[str]) -> list[tuple[Wr
     return [tuple(_states(program, names)) for program in programs]
 
 
-def explicit_states(buffers: Sequence[Sequence[WrittenBuffer]]) -> tuple[ExplicitState, ...]:
-    """The states, each once: a program that writes none of them has no output for it."""
-    found = {b.name: b for each in buffers for b in each}
-    return tuple(ExplicitState(b.name, b.input, b.output, b.initial) for b in found.values())
-
-
 def _states(program: Any, names: Mapping[Hashable, str]) -> Iterator[WrittenBuffer]:
     written = _written(program)
     placeholders = {spec.target: spec.arg.name for spec in program.graph_signature.input_specs}
     for target, tensor in _held(program):
         if _memory(tensor) in names:
             initial = np.array(array_of(tensor))  # a copy: the module goes on writing to it
-            yield WrittenBuffer(names[_memory(tensor)], target, placeholders[target], initial, target in written)
+            yield WrittenBuffer(names[_memory(tensor)], initial, target in written, target, placeholders[target])
 
 
 def _held(program: Any) -> Iterator[tuple[str, Any]]:

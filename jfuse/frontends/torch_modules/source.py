@@ -12,14 +12,13 @@ import numpy as np
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.argument_names import named_leaves
-from jfuse.frontends.imported_functions import ImportedFunctions
+from jfuse.frontends.imported_functions import ImportedFunctions, explicit_states
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.pytorch import is_exported_program
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.torch_modules.buffers import (
     WrittenBuffer,
     buffers_of,
-    explicit_states,
     is_write,
     refuse_written_inputs,
 )

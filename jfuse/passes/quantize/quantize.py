@@ -32,9 +32,9 @@ from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges, with_spelled_ranges
 from jfuse.passes.quantize.ranges.trained import with_ends
 from jfuse.passes.quantize.ranges.trained_bits import in_trained_bits
+from jfuse.passes.quantize.ranges.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.recurrence_forms import in_fast_forms
 from jfuse.passes.quantize.respell import respelled
-from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
