@@ -205,6 +205,9 @@ def gathered(atoms: Atoms, form: Form, index: Form, numbers: object, sizes: Sequ
     dims = (numbers.collapsed_slice_dims, numbers.start_index_map)  # type: ignore[attr-defined]
     if dims != ((0, 1), (0, 1)) or numbers.operand_batching_dims or index.rows != 2 or index.error:  # type: ignore[attr-defined]
         return None
+    rank = len(index.axes) - 1
+    if tuple(numbers.offset_dims) != tuple(range(rank, rank + len(form.axes) - 2)):  # type: ignore[attr-defined]
+        return None
     whole = all(same(a, b) is True for a, b in zip(sizes[2:], form.shape[2:], strict=True))
     if not whole or index.constant.any() or len(form.axes[1]) != 1 or not form.is_open(1) or len(form.axes[0]) > 1:
         return None

@@ -158,7 +158,8 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     if last is not None:
         return last
     counted = masked.gathered(atoms, form, index, eqn.params["dimension_numbers"], eqn.params["slice_sizes"])
-    if counted is not None:
+    is_within = eqn.params["mode"] == jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS  # others clamp, or fill
+    if counted is not None and is_within:
         return moves.reshaped(counted, eqn.outvars[0].aval.shape)
     if not index.is_constant or index.error:
         raise Stopped("an index that is computed")

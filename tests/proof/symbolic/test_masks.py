@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,7 +17,10 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.lowering.composites.sequence import Steps
 from jfuse.proof.samples import Padded
+from jfuse.proof.symbolic.atoms import Atoms
+from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped
 from jfuse.proof.symbolic.prover import Verdict, prove_symbolically
+from jfuse.proof.symbolic.reader import Reader
 from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, B, Loop, R, W, f32, gate
 
@@ -137,3 +142,33 @@ def test_left_padding_is_not_proven() -> None:
     verdict = Masked(side="left", rule_side="left").verdict()
     assert not verdict.is_proven
     assert verdict.stopped
+
+
+def test_a_lookup_in_another_order_or_that_clamps_is_not_known() -> None:
+    """With as many rows as units nothing else tells the transposed result."""
+    (result,) = looked_up(1, "promise_in_bounds")
+    assert not result.is_constant
+    for offset, mode in ((0, "promise_in_bounds"), (1, "clip"), (1, "fill")):
+        with pytest.raises(Stopped):
+            looked_up(offset, mode)
+
+
+def looked_up(offset: int, mode: str) -> list[Form]:
+    """The last counted step of x f[4,5,4], its units along that axis of the result."""
+    numbers = jax.lax.GatherDimensionNumbers((offset,), (0, 1), (0, 1))
+
+    def function(x: Any, mask: Any) -> Any:
+        last = jnp.maximum(jnp.sum(mask, axis=0, dtype=np.int32) - np.int32(1), np.int32(0))
+        index = jax.lax.concatenate([jnp.arange(4, dtype=np.int32)[:, None], last[:, None]], 1)
+        return jax.lax.gather(x, index, numbers, (1, 1, 4), mode=mode)
+
+    types = [jax.ShapeDtypeStruct((4, 5, 4), np.float32), jax.ShapeDtypeStruct((5, 4), np.bool_)]
+    atoms = Atoms()
+    x, mask = atoms.fresh("x", 4, 2), atoms.fresh("mask", 1, 2, is_bool=True)
+    atoms.padded[mask], atoms.ramps = (0, "right"), frozenset({4})
+    rows, steps, here = ((4, True),), ((5, True),), (Ref("axis", 0), Ref("axis", 1))
+    forms = [
+        Form((rows, steps, ((4, False),)), {Instance(x, here): Picks(np.arange(4), np.ones(4))}, np.zeros(4)),
+        Form((steps, rows), {Instance(mask, here): Picks(np.zeros(1, int), np.ones(1))}, np.zeros(1)),
+    ]
+    return Reader(atoms).run(jax.make_jaxpr(function)(*types), forms)
