@@ -57,9 +57,9 @@ class _Ends:
         return self.known[atom]
 
     def _moved(self, eqn: Eqn) -> Var | None:
-        if eqn.op is ops.dequantize:
-            (given,) = eqn.inputs
-            return given if isinstance(given, Var) else None
+        first = eqn.inputs[0] if eqn.inputs else None
+        if isinstance(first, Var) and first.type.quantization is not None:  # a DEQUANTIZE: the result is float
+            return first
         rule = rule_of(eqn, self.recipe)
         if not eqn.op.moves or len(eqn.outputs) != 1 or rule.mode != "integer":
             return None
