@@ -81,7 +81,7 @@ FORMS: Mapping[str, dict[str, Any]] = {
     "plain, straight": {"recover": False, "target": "compiled-model", "loop": "unroll"},
     "plain, WHILE": {"recover": False, "target": "compiled-model", "loop": "while"},
 }
-"""What makes a file of each form of an LSTM."""
+"""How to write a file with each form of an LSTM."""
 APIS = ("Interpreter", "CompiledModel")
 FEATURES, FORM_SECONDS, IN_A_ROW, LONG_S = 32, 0.3, 5, 0.05
 DOCS = Path("docs/targets.md")
@@ -128,7 +128,7 @@ def _in_compiled_model(data: bytes, x: np.ndarray) -> Callable[[], Any]:
 
 
 def _turn(call: Callable[[], Any]) -> Callable[[], list[float]]:
-    """Some calls in a row, of which the first finds the memory of another file in the cache."""
+    """Some calls in a row. The first one finds the memory of another file in the cache."""
 
     def turn() -> list[float]:
         found: list[float] = []

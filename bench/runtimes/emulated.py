@@ -34,7 +34,7 @@ def folder() -> Path:
 
 
 def command(cpu: str) -> str:
-    """What starts the Python on a processor, for `device=`."""
+    """The command that starts Python on an emulated processor, for `device=`."""
     at = folder()
     qemu, root = at / "qemu" / "usr" / "bin" / "qemu-aarch64", at / "root"
     return f"env PYTHONPATH={at / 'site'} {qemu} -cpu {cpu} -L {root} {root / 'usr' / 'bin' / 'python3.11'}"

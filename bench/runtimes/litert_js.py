@@ -75,7 +75,7 @@ class LiteRtJs:
         return text
 
     def _asked(self, script: str) -> Any:
-        """What the body of an asynchronous function returns in the page."""
+        """Run the body of an asynchronous function in the page, and give its result."""
         told = self._tab.value(
             f"(async () => {{ {script} }})().then((value) => ({{ value }}), (error) => ({{ error: String(error) }}))"
         )

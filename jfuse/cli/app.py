@@ -324,6 +324,7 @@ def inspect(
         from jfuse.cli import conversion, user_code
 
         user_code.run(import_, None)
+        # Typer gives plain texts, which one_of has checked.
         costs = conversion.CostTable(by, sort, measure, json) if table or json is not None else None  # type: ignore[arg-type]
         conversion.inspect(source, stage, costs, html, **selected, unsafe=unsafe)
 

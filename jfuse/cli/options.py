@@ -32,7 +32,7 @@ _Data = {"exists": True, "dir_okay": False}
 
 
 def _one_of(choices: Sequence[str]) -> Callable[[str], list[str]]:
-    """What a shell completes: the choices that begin as what was typed."""
+    """The choices that a shell offers: those that begin with the typed letters."""
     return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
 
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from jfuse.errors import JfuseError, NotFused, RuleError, need_choice, shown
 from jfuse.ir.graph import Eqn, Graph, Op, Program, Var
@@ -23,6 +23,7 @@ from jfuse.report import Fusion, Refusal
 from jfuse.users_code import as_users, users_code
 
 Of = TypeVar("Of", Graph, Program)
+_Place: TypeAlias = Literal["before", "after", "instead"]
 _SWEEPS = 100
 """Of one rule over a graph: far more than any needs that leaves something simpler."""
 _UNTESTABLE = frozenset({"body_not_executable", "replacement_not_executable", "stateful_body"})
@@ -56,7 +57,7 @@ class Pass:
 
     name: str
     function: Callable[..., Any]
-    place: Literal["before", "after", "instead"] = "after"
+    place: _Place = "after"
     of: str = "simplify"
     on: Literal["graph", "program"] = "graph"
     rule: PatternRule | None = None
@@ -85,10 +86,11 @@ class Pass:
     def run(self, of: Of, ctx: Context) -> Of:
         """What the pass makes of a graph or program, as it comes: nothing is checked here but matches of patterns."""
         if self.rule is not None:
-            return self._by_rule(of, ctx)  # type: ignore[arg-type, return-value]
+            assert isinstance(of, Graph), "rewrites takes patterns on graphs alone"
+            return self._by_rule(of, ctx)
         with users_code():
             result = self.function(of, ctx) if self._takes_context else self.function(of)
-        return eliminate_dead_code(result) if isinstance(result, Graph) else result  # type: ignore[return-value]
+        return cast(Of, eliminate_dead_code(result) if isinstance(result, Graph) else result)
 
     def need_equal(self, before: Program, after: Program) -> None:
         """Compare what the pass has made with what it was given. Raises JfuseError where that computes something else.
@@ -232,20 +234,21 @@ def rewrites(
         else: nothing is compared, and `convert` compares the file with its own graph in place of the source.
     default: False keeps it out of other conversions, for use through `passes=[…]`.
     """
-    places = {"before": before, "after": after, "instead": instead}
+    places: dict[_Place, str | None] = {"before": before, "after": after, "instead": instead}
     given = [(place, of) for place, of in places.items() if of is not None]
     need_choice("on", on, ("graph", "program"))
     if len(given) > 1:
         raise RuleError("a pass stands at one place", found=", ".join(f"{p}={of!r}" for p, of in given))
     if patterns and on == "program":
         raise RuleError("patterns are looked for in graphs", found='on="program"')
-    place, of = given[0] if given else ("after", "simplify")
+    first: tuple[_Place, str] = ("after", "simplify")
+    place, of = given[0] if given else first
 
     def register(function: Callable[..., Any]) -> Pass:
         rule = pattern_rule(function, patterns) if patterns else None
         comparison = PassComparison(frozenset(claims), tolerance, trust, changes)
         known = name or str(getattr(function, "__name__", type(function).__name__))
-        made = Pass(known, function, place, of, on, rule, comparison)  # type: ignore[arg-type]
+        made = Pass(known, function, place, of, on, rule, comparison)
         if default:
             if known in _REGISTERED and not override:
                 raise RuleError(

@@ -137,7 +137,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(alone(reroll), why="before split_scans: code that spells out step by step is a scan as well"),
     Stage(
         alone(last_steps),
-        why="before split_scans and recover: a state of which only the last value is read needs no sequence",
+        why="before split_scans and recover: a state needs no sequence where only its last value is read",
     ),
     Stage(
         alone(projections_inside),
@@ -165,7 +165,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
         why="once the operators are known; before legalize_dtypes, which gives types to what it adds",
     ),
     Stage(legalize_dtypes, why="before custom_operators, whose types are the user's"),
-    Stage(computed_starts, why="before legalize_target, which respells the operators of which it makes zeros"),
+    Stage(computed_starts, why="before legalize_target, which respells the operators that make its zeros"),
     Stage(target_composites, why="before legalize_target, which respells what the target lacks"),
     Stage(legalize_target, why="after simplify and the other passes that choose operators, which know no target"),
     Stage(

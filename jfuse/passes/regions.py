@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import live_eqns
 
@@ -44,7 +46,8 @@ def _without(graph: Graph, other: Graph) -> list[Eqn]:
 
 def _key(eqn: Eqn) -> Any:
     parts = (*eqn.inputs, "|", *eqn.outputs, "|", *eqn.bodies)
-    return id(eqn.op), tuple(map(id, parts)), str(sorted((k, repr(v)) for k, v in eqn.params.items())), eqn.effects
+    params = sorted((k, v.tobytes() if isinstance(v, np.ndarray) else repr(v)) for k, v in eqn.params.items())
+    return id(eqn.op), tuple(map(id, parts)), tuple(params), eqn.effects
 
 
 def _is_same(a: Atom, b: Atom) -> bool:

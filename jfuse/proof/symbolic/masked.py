@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -200,13 +201,13 @@ def last_counted(atoms: Atoms, form: Form, least: Form) -> Form | None:
     return _spread(form, Instance(_last(atoms, mask, counts), count.refs))
 
 
-def gathered(atoms: Atoms, form: Form, index: Form, numbers: object, sizes: Sequence[object]) -> Form | None:
+def gathered(atoms: Atoms, form: Form, index: Form, numbers: Any, sizes: Sequence[object]) -> Form | None:
     """x[b, last counted step of b, ...] of x[b, t, ...]; else None."""
-    dims = (numbers.collapsed_slice_dims, numbers.start_index_map)  # type: ignore[attr-defined]
-    if dims != ((0, 1), (0, 1)) or numbers.operand_batching_dims or index.rows != 2 or index.error:  # type: ignore[attr-defined]
+    dims = (numbers.collapsed_slice_dims, numbers.start_index_map)
+    if dims != ((0, 1), (0, 1)) or numbers.operand_batching_dims or index.rows != 2 or index.error:
         return None
     rank = len(index.axes) - 1
-    if tuple(numbers.offset_dims) != tuple(range(rank, rank + len(form.axes) - 2)):  # type: ignore[attr-defined]
+    if tuple(numbers.offset_dims) != tuple(range(rank, rank + len(form.axes) - 2)):
         return None
     whole = all(same(a, b) is True for a, b in zip(sizes[2:], form.shape[2:], strict=True))
     if not whole or index.constant.any() or len(form.axes[1]) != 1 or not form.is_open(1) or len(form.axes[0]) > 1:
