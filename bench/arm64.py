@@ -32,8 +32,8 @@ import numpy as np
 import jfuse
 from bench.quantize_recurrent import as_given, nearness
 from bench.runtimes.emulated import CPUS, command, versions, why_missing
-from jfuse.errors import JfuseError
-from jfuse.limits import Limits
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import Limits
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.programs.device import Device
 

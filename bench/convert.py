@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
+from jfuse.base.measure import relative_error
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.frontends.official_converter import official_bytes
-from jfuse.measure import relative_error
 from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.targets.file_operators import operators_of

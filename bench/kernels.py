@@ -32,8 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bench.pallas_lstm import lstm as pallas_lstm
+from jfuse.base.measure import relative_error
 from jfuse.kernels import ops
-from jfuse.measure import relative_error
 from jfuse.running.cores import cores
 
 _LEAST_SECONDS = 0.2  # of a turn

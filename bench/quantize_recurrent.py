@@ -30,7 +30,7 @@ import numpy as np
 import jfuse
 from bench.quantize import OFFICIAL, answers, latencies, official, snr_db
 from bench.recurrent import Official
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.running.cores import cores
 from jfuse.running.micro import MicroInterpreter, has_micro
 from tests.models.recurrences.recurrent_keras import Layers, Wire, bidirectional, layer, masked

@@ -35,7 +35,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from jfuse.proof.inputs import draw
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow

@@ -37,9 +37,9 @@ import numpy as np
 import jfuse
 from bench.runtimes import emulated, litert_js
 from bench.runtimes.models import Stream
-from jfuse.errors import JfuseError
-from jfuse.limits import Limits
-from jfuse.measure import relative_error
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import Limits
+from jfuse.base.measure import relative_error
 from jfuse.proof.inputs import draws
 from jfuse.running.file_process import CompiledModelProcess
 from jfuse.running.interpreter import LiteRt

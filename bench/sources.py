@@ -27,8 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jfuse
-from jfuse.errors import JfuseError
-from jfuse.lowered_model import operator_counts
+from jfuse.api.lower import operator_counts
+from jfuse.base.errors import JfuseError
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.named_file import with_signature

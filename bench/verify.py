@@ -38,7 +38,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from jfuse.running.cores import cores
 from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.over_samples import OverSamples

@@ -12,15 +12,20 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from jfuse.notebooks import Shown
+from jfuse.base.notebooks import Shown
 
 if TYPE_CHECKING:
-    from jfuse.benchmark.comparison import bench
-    from jfuse.checked_file import check
-    from jfuse.compared_sides import verify
-    from jfuse.converted_model import convert
-    from jfuse.differences.model_diff import diff
-    from jfuse.errors import (
+    from jfuse.api.check import check
+    from jfuse.api.convert import convert
+    from jfuse.api.diff import diff
+    from jfuse.api.load import load, parse
+    from jfuse.api.lower import lower
+    from jfuse.api.optimize import optimize
+    from jfuse.api.parts import extract, merge
+    from jfuse.api.quantize import quantize, quantize_report
+    from jfuse.api.tune import tune
+    from jfuse.api.verify import verify
+    from jfuse.base.errors import (
         BadFlatbuffer,
         ImportFailed,
         InternalError,
@@ -30,30 +35,25 @@ if TYPE_CHECKING:
         TypeMismatch,
         VerifyFailed,
     )
+    from jfuse.base.limits import Limits
+    from jfuse.benchmark.comparison import bench
     from jfuse.kernels import ops
-    from jfuse.limits import Limits
     from jfuse.lite.converter import TFLiteConverter
     from jfuse.lite.interpreter import Interpreter
-    from jfuse.loading import load, parse
-    from jfuse.lowered_model import lower
     from jfuse.lowering.installed import installed_rules
     from jfuse.lowering.peephole import pattern
     from jfuse.lowering.peephole.registry import Match
     from jfuse.lowering.rule_tools.query import is_constant
     from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
-    from jfuse.noise.report import QuantizeReport
     from jfuse.passes.installed import installed_passes
     from jfuse.passes.own import Pass, rewrites
     from jfuse.programs.cost import OperatorCost, ProgramCost
-    from jfuse.programs.cuts import extract, merge
     from jfuse.quantization.recipe import QuantizeRule, Recipe
-    from jfuse.quantized_file import quantize, quantize_report
-    from jfuse.report import Report
+    from jfuse.records.conversion import Report
+    from jfuse.records.verification import Verification
     from jfuse.tflite.model_metadata import Metadata, TensorMetadata
-    from jfuse.tuning.optimized_file import optimize
-    from jfuse.tuning.tuned_forms import tune
-    from jfuse.verification.result import Verification
+    from jfuse.verification.quantization_noise.report import QuantizeReport
 
 __version__ = "0.1.0"
 
@@ -112,13 +112,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "jfuse.checked_file": ("check",),
-    "jfuse.compared_sides": ("verify",),
-    "jfuse.converted_model": ("convert",),
-    "jfuse.lowered_model": ("lower",),
+    "jfuse.api.check": ("check",),
+    "jfuse.api.verify": ("verify",),
+    "jfuse.api.convert": ("convert",),
+    "jfuse.api.lower": ("lower",),
     "jfuse.benchmark.comparison": ("bench",),
-    "jfuse.differences.model_diff": ("diff",),
-    "jfuse.errors": (
+    "jfuse.api.diff": ("diff",),
+    "jfuse.base.errors": (
         "BadFlatbuffer",
         "ImportFailed",
         "InternalError",
@@ -131,26 +131,26 @@ _HOMES = {
     "jfuse.kernels.ops": ("ops",),
     "jfuse.lite.converter": ("TFLiteConverter",),
     "jfuse.lite.interpreter": ("Interpreter",),
-    "jfuse.limits": ("Limits",),
-    "jfuse.loading": ("load", "parse"),
+    "jfuse.base.limits": ("Limits",),
+    "jfuse.api.load": ("load", "parse"),
     "jfuse.lowering.installed": ("installed_rules",),
     "jfuse.lowering.rule_tools.query": ("is_constant",),
     "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
     "jfuse.lowering.peephole.pattern": ("pattern",),
     "jfuse.lowering.peephole.registry": ("Match",),
     "jfuse.model": ("Model",),
-    "jfuse.noise.report": ("QuantizeReport",),
+    "jfuse.verification.quantization_noise.report": ("QuantizeReport",),
     "jfuse.passes.installed": ("installed_passes",),
     "jfuse.passes.own": ("Pass", "rewrites"),
     "jfuse.programs.cost": ("OperatorCost", "ProgramCost"),
-    "jfuse.programs.cuts": ("extract", "merge"),
-    "jfuse.quantized_file": ("quantize", "quantize_report"),
+    "jfuse.api.parts": ("extract", "merge"),
+    "jfuse.api.quantize": ("quantize", "quantize_report"),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
-    "jfuse.report": ("Report",),
+    "jfuse.records.conversion": ("Report",),
     "jfuse.tflite.model_metadata": ("Metadata", "TensorMetadata"),
-    "jfuse.tuning.optimized_file": ("optimize",),
-    "jfuse.tuning.tuned_forms": ("tune",),
-    "jfuse.verification.result": ("Verification",),
+    "jfuse.api.optimize": ("optimize",),
+    "jfuse.api.tune": ("tune",),
+    "jfuse.records.verification": ("Verification",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -163,10 +163,10 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None and (name.startswith("_") or find_spec(f"jfuse.{name}") is None):
         raise AttributeError(f"module 'jfuse' has no attribute {name!r}")
-    if home != "jfuse.errors":
-        import_module("jfuse.converted_model")
+    if home != "jfuse.base.errors":
+        import_module("jfuse.api.convert")
     module = import_module(home or f"jfuse.{name}")
-    value = module if home is None or home.endswith(f".{name}") else getattr(module, name)
+    value = getattr(module, name, module) if home else module  # `ops` and `pattern` are modules
     globals()[name] = value
     return value
 

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from jfuse.errors import JfuseError, need_choice, shown
-from jfuse.files import CPP_SUFFIXES, write_atomic
+from jfuse.base.errors import JfuseError, need_choice, shown
+from jfuse.base.files import CPP_SUFFIXES, write_atomic
+from jfuse.base.last_resort import only_jfuse_errors
+from jfuse.base.limits import Limits
+from jfuse.base.notebooks import Shown
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
@@ -22,16 +25,14 @@ from jfuse.ir.states import cleared_with_sizes, explicit_states, first_states, i
 from jfuse.ir.text import format_program
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.integer_types import ROUNDINGS, Rounding
-from jfuse.last_resort import only_jfuse_errors
-from jfuse.limits import Limits
-from jfuse.notebooks import Shown
 from jfuse.passes.gates.builtins_only import builtins_only
 from jfuse.programs.constants import with_constants
 from jfuse.programs.cost import ProgramCost, cost_of
 from jfuse.programs.straight_through import straight_through as in_real_numbers
 from jfuse.programs.tensor_names import tensors_of
 from jfuse.quantization.statistics import Statistics
-from jfuse.report import Report
+from jfuse.records.conversion import Report
+from jfuse.records.verification import Verification
 from jfuse.running.in_litert import WHY, runs_whole, whole
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.micro import measured_arena
@@ -43,7 +44,6 @@ from jfuse.tflite.mapped_file import need_unchanged
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.write.file import FileParts, file_parts
 from jfuse.tflite.write.model_metadata import with_metadata
-from jfuse.verification.result import Verification
 
 
 class Model(Shown):

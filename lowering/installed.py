@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType, UnionType
 from typing import TypeVar
 
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.lowering.rules import Rule
 
 GROUP = "jfuse.rules"

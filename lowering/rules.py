@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import NotFused, RuleError, shown
+from jfuse.base.errors import NotFused, RuleError, shown
+from jfuse.base.users_code import is_ours, users_code
 from jfuse.kernels.core.parameters import Parameters
-from jfuse.users_code import is_ours, users_code
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir import constants_of
 from jfuse.ir.graph import Graph
 from tests.models import control, lists, other, tables

@@ -11,7 +11,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.tflite.read.flatbuffer_reader import _Reader
 
 _NUMBERS = (-1, 0, 1, 2, 3, 7, 255, 65536, 2**31 - 1, -(2**31))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jfuse.errors import InternalError, JfuseError
+from jfuse.base.errors import InternalError, JfuseError
 
 _ANSWERED = "answered"
 _LONGEST = 2**15  # bytes of a file that is told with what it did

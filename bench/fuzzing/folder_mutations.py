@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.frontends.checkpoint.checksum import masked_crc32c
 from jfuse.frontends.checkpoint.sorted_table import read_table
 from jfuse.tf_nodes.messages import message_class

@@ -8,20 +8,20 @@ import numpy as np
 
 from bench.fuzzing.file_mutations import Mutator
 from bench.fuzzing.findings import Findings, plain
-from jfuse.errors import JfuseError
+from jfuse.api.lower import lower
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import Limits
 from jfuse.ir.graph import Program
 from jfuse.ir.text import format_program
-from jfuse.limits import Limits
-from jfuse.lowered_model import lower
 from jfuse.model import Model
 from jfuse.proof.inputs import draws, size_choices
+from jfuse.records.verification import Verification
 from jfuse.reports.page import page_data
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes
 from jfuse.tflite.write.named_file import with_signature
-from jfuse.verification.result import Verification
 from tests.tflite import programs
 from tests.tflite.read.test_sparse import in_blocks, product
 from tests.tflite.read.test_whole import integer_dense, integer_lstm

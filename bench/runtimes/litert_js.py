@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from tests.browser import NAMES, Browser, chromium
 
 PAGE = Path(__file__).parents[2] / "examples" / "browser"

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.api.load import load
+from jfuse.api.verify import verify as compare
+from jfuse.base.errors import JfuseError, VerifyFailed
+from jfuse.base.last_resort import only_jfuse_errors
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.benchmark.conversions import BenchmarkSource, Converted, converted
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
-from jfuse.compared_sides import verify as compare
-from jfuse.errors import JfuseError, VerifyFailed
-from jfuse.last_resort import only_jfuse_errors
-from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.passes.context import OnStage
 from jfuse.programs.operator_times import operator_times

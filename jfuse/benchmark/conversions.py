@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jfuse.base.errors import KernelFailed
 from jfuse.benchmark.one_conversion import FIGURES, FILE, REQUEST
-from jfuse.errors import KernelFailed
 from jfuse.running.programs.guarded_run import guarded_run
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}

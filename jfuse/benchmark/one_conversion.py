@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jfuse.api.convert import convert
+from jfuse.api.load import load
+from jfuse.base.errors import JfuseError
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
-from jfuse.converted_model import convert
-from jfuse.errors import JfuseError
 from jfuse.frontends.official_converter import official_bytes, official_converter
-from jfuse.loading import load
 from jfuse.verification.file_times import drawn_inputs
 
 REQUEST, FIGURES, FILE = "request.json", "figures.json", "model.tflite"

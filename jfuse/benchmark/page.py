@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from jfuse.base.errors import printable
+from jfuse.base.files import write_atomic
+from jfuse.base.notebooks import as_html
 from jfuse.benchmark.charts import charts, profile_chart
 from jfuse.benchmark.result import HEADER, Benchmark, BenchRow, cells_of
-from jfuse.errors import printable
-from jfuse.files import write_atomic
-from jfuse.notebooks import as_html
 
 _STYLE = """
 body { font-family: sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #222; background: #fff }

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from jfuse.base.errors import JfuseError, printable
+from jfuse.base.files import write_atomic
 from jfuse.benchmark.charts import charts, profile_chart
 from jfuse.benchmark.result import Benchmark
-from jfuse.errors import JfuseError, printable
-from jfuse.files import write_atomic
 from jfuse.reports.bars import COLOURS, BarChart
 
 _WIDTH, _HEAD, _BAR = 9.0, 0.75, 0.24  # inches: of the picture, of a title with its axis, of a bar with its gap

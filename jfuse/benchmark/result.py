@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from jfuse.measure import as_json_number
-from jfuse.notebooks import Shown
+from jfuse.base.measure import as_json_number
+from jfuse.base.notebooks import Shown
 from jfuse.programs.operator_times import OperatorTime
 from jfuse.reports.as_json import write_data
 

@@ -17,10 +17,10 @@ from typing import Annotated
 import typer
 
 import jfuse
+from jfuse.base.limits import Limits
 from jfuse.cli import interrupts, measured_commands, options
 from jfuse.cli.frame import LikeTfliteConvert, app, work
 from jfuse.cli.options import need_target, one_of
-from jfuse.limits import Limits
 from jfuse.passes.options import (
     COST_ORDERS,
     LOOPS,

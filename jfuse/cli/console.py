@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.markup import escape
 
-from jfuse.errors import printable
+from jfuse.base.errors import printable
 
 OnStage = Callable[[str], None]
 

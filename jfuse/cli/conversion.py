@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import jfuse
-from jfuse import quantized_file
+from jfuse.api import quantize as api_quantize
+from jfuse.api.load import load
+from jfuse.api.lower import lowered
+from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_columns, show_rows
 from jfuse.cli.options import one_of
 from jfuse.cli.spelling import as_options
 from jfuse.cli.tables import cost_columns, signature_columns, summary
-from jfuse.errors import JfuseError, VerifyFailed
-from jfuse.loading import load
-from jfuse.lowered_model import lowered
 from jfuse.model import Model
 from jfuse.passes.options import CostOrder, LoweringOptions
 from jfuse.passes.pipeline import STAGES, passes_until
@@ -25,13 +25,13 @@ from jfuse.programs.cost import FORMAT, VERSION, in_order
 from jfuse.quantization.data import RANDOM, CalibrationData
 from jfuse.quantization.npz import npz_arrays
 from jfuse.quantization.statistics import is_earlier
-from jfuse.report import Report
+from jfuse.records.conversion import Report
+from jfuse.records.verification import Verification
 from jfuse.reports.as_json import write_data, write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.noise import write_quantized_html
 from jfuse.reports.page import write_html
 from jfuse.tflite.model_metadata import Metadata, TensorMetadata, metadata_of
-from jfuse.verification.result import Verification
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def quantize(
 ) -> None:
     """Write the quantized file, and print what was done."""
     with progress() as on_stage:
-        result = quantized_file.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
+        result = api_quantize.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
         interrupts.need_none()
         result.save(output)
     write_report(result.report, json, output.name, source)
@@ -207,7 +207,7 @@ def _write_reports(
     if reports.json is not None:
         write_json(found, reports.json, report)
     if reports.html is not None and result is not None and result.unquantized is not None:
-        noise = quantized_file.quantize_report(result, data=RANDOM if data is None or is_earlier(data) else data)
+        noise = api_quantize.quantize_report(result, data=RANDOM if data is None or is_earlier(data) else data)
         write_quantized_html(result.imported_program, found, noise, reports.html, report)
     elif reports.html is not None:
         before, after = (found.before, found.after) if result is None else (result.imported_program, result.program)

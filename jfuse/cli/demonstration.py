@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from jfuse.api.convert import convert
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show_rows
 from jfuse.cli.tables import summary
-from jfuse.converted_model import convert
 from jfuse.frontends.example_model import export_example
 from jfuse.running.interpreter import LiteRt
 

@@ -10,11 +10,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandFunctionType
 
+from jfuse.base.errors import JfuseError, printable
+from jfuse.base.users_code import is_users
 from jfuse.cli.spelling import as_options, from_tflite_convert
 from jfuse.cli.streams.quiet import quiet
 from jfuse.cli.written_files import need_apart
-from jfuse.errors import JfuseError, printable
-from jfuse.users_code import is_users
 
 _WrongUse: Any = typer.BadParameter.__bases__[0]  # UsageError of click, which newer versions of typer bring along
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jfuse.api.optimize import optimize as optimized
+from jfuse.api.tune import tune as tuned
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show_rows
 from jfuse.cli.tables import summary
 from jfuse.reports.as_json import write_report
-from jfuse.tuning.optimized_file import optimize as optimized
-from jfuse.tuning.tuned_forms import tune as tuned
 
 
 def optimize(model: Path, output: Path, json: Path | None, **arguments: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jfuse.api.diff import diff as compared
 from jfuse.benchmark.comparison import bench as measured
 from jfuse.benchmark.page import write_benchmark_page
 from jfuse.benchmark.picture import need_matplotlib, write_benchmark_picture
@@ -13,7 +14,6 @@ from jfuse.benchmark.result import HEADER, Benchmark, cells_of, write_benchmark
 from jfuse.cli import interrupts
 from jfuse.cli.console import progress, show, show_columns
 from jfuse.cli.spelling import as_options
-from jfuse.differences.model_diff import diff as compared
 from jfuse.reports.as_json import write_data
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jfuse.files import CPP_SUFFIXES
+from jfuse.base.files import CPP_SUFFIXES
 from jfuse.passes.options import (
     COST_ORDERS,
     LOOPS,

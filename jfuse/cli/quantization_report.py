@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from jfuse.api.load import load
+from jfuse.api.quantize import quantize_report
 from jfuse.cli.console import progress, show, show_columns
-from jfuse.loading import load
-from jfuse.noise.report import Order
-from jfuse.quantized_file import quantize_report
 from jfuse.reports.noise import write_noise_explorer, write_noise_html
+from jfuse.verification.quantization_noise.report import Order
 
 
 @dataclass(frozen=True)

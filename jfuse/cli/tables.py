@@ -9,7 +9,7 @@ from typing import TypeAlias
 from jfuse.cli.spelling import as_options
 from jfuse.ir.graph import Program
 from jfuse.programs.cost import OperatorCost
-from jfuse.report import Report
+from jfuse.records.conversion import Report
 from jfuse.reports.summary import Rows, fusions
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jfuse.errors import JfuseError, raised_in
+from jfuse.base.errors import JfuseError, raised_in
 from jfuse.lowering.installed import found_in, installed_rules, rules_in
 from jfuse.lowering.rules import Rule
 from jfuse.passes.installed import installed_passes

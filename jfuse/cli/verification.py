@@ -10,13 +10,13 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import jfuse
+from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.cli.console import errors, show, show_columns
 from jfuse.cli.spelling import as_options
-from jfuse.errors import JfuseError, VerifyFailed
-from jfuse.report import Difference
+from jfuse.records.conversion import Difference
+from jfuse.records.verification import Verification
 from jfuse.reports.as_json import write_json
 from jfuse.reports.page import write_html
-from jfuse.verification.result import Verification
 from jfuse.verification.verify import OnProgress
 
 _HEADER = ("output", "compared", "error", "at most", "max|a-b|", "ulp", "cosine", "SNR dB", "calls")

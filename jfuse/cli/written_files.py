@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from jfuse.errors import JfuseError
-from jfuse.files import writable_target
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import writable_target
 
 FILES = frozenset({"output", "json", "html", "explorer", "png", "c_array"})
 """The options that name a file to write. All others may name one that is read."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from jfuse.measure import as_json_number
+from jfuse.base.measure import as_json_number
 
 FORMAT, VERSION = "jfuse.diff", 1
 MOST_LINES = 12

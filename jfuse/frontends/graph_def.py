@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.graph_def_parts import function_between
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of

@@ -7,15 +7,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed, JfuseError
+from jfuse.base.errors import ImportFailed, JfuseError
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.settings import own_random_numbers
 from jfuse.frontends.keras_archive import OWN_LAYERS, check_archive, read_archive
 from jfuse.frontends.keras_h5 import H5_SUFFIXES, check_h5, read_h5
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.live_function import LiveFunction
 from jfuse.frontends.tensorflow.signature import TfSignature, flat_names
 from jfuse.frontends.utf8_names import utf8_name
-from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.settings import own_random_numbers
 
 
 def is_keras_model(source: object) -> bool:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from jfuse.archive_sizes import need_honest_sizes
-from jfuse.errors import ImportFailed
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.archive_sizes import need_honest_sizes
+from jfuse.base.errors import ImportFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 
 _MOST_JSON = 256 * 2**20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

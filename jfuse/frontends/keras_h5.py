@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
+from jfuse.base.limits import Limits
 from jfuse.frontends.keras_archive import IsRegistered, check_config, check_weights
-from jfuse.limits import Limits
 
 H5_SUFFIXES = (".h5", ".hdf5")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.keras import load_keras_file
 from jfuse.frontends.keras_h5 import H5_SUFFIXES
 from jfuse.tf_nodes.presence import need_tensorflow

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.tf_nodes.attributes import MOST_CONSTANT, stated_bytes
 
 # TensorFlow 2.21's registry of 1,910 ops was searched for what takes a path, an address or a Python function.

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood
 from jfuse.frontends.outside_effects import check_saved_model
 from jfuse.frontends.saved_model_file import has_saved_model, read_saved_model

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
-from jfuse.files import need_regular
+from jfuse.base.errors import ImportFailed
+from jfuse.base.files import need_regular
 from jfuse.tf_nodes.messages import as_own, message_class
 from jfuse.tf_nodes.presence import need_tensorflow
 from jfuse.tflite.mapped_file import read_file

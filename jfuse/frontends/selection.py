@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
+from jfuse.base.option_values import names_of
 from jfuse.frontends.tensorflow.input_shapes import InputShapes, Sizes
-from jfuse.option_values import names_of
 
 
 @dataclass(frozen=True)

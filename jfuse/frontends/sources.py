@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
-from jfuse.files import need_regular
+from jfuse.base.errors import ImportFailed
+from jfuse.base.files import need_regular
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.frontends.graph_def import SUFFIX, graph_def_signature, is_graph_def, read_graph_def
 from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_file
 from jfuse.frontends.keras_h5 import H5_SUFFIXES
@@ -30,7 +31,6 @@ from jfuse.ir.contents import Contents, large_constants
 from jfuse.ir.graph import FileFacts, Graph, Program, Signature
 from jfuse.ir.states import ExplicitState
 from jfuse.ir.text import format_graph
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.rules import LowerRule
 from jfuse.tf_nodes.presence import need_tensorflow
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.checkpoint.object_keys import variable_keys
 from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood, TensorBundle, open_bundle
 from jfuse.frontends.tensorflow.functional import functional_library

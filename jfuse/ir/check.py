@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jfuse.errors import JfuseError, TypeMismatch
+from jfuse.base.errors import JfuseError, TypeMismatch
 from jfuse.ir.declared_types import derived_types, fits, is_stated
 from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var, body_of

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, same, substitute_value, symbol, symbols_in, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
 from jfuse.ir.trace import Trace, active_trace, at_source, is_tracing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from jfuse.errors import JfuseError, shown
+from jfuse.base.errors import JfuseError, shown
 from jfuse.ir.atoms import Atom, Const, Var, arrays_of
 from jfuse.ir.types import TensorType
 

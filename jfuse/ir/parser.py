@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.check import check_eqn
 from jfuse.ir.graph import Atom, Const, Eqn, FileFacts, Graph, Op, Program, Signature, Source, State, Var
 from jfuse.ir.literals import BYTES, parse_elements

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.literals import BYTES, STRING, parse_bytes, parse_word
 from jfuse.ir.quantization import Quantization

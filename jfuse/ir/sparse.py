@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Const
 from jfuse.ir.quantization import Quantization, array_digest
 from jfuse.ir.types import DType, TensorType

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Program, Signature, State, Var
 from jfuse.ir.types import DType, TensorType

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jfuse.errors import printable
+from jfuse.base.errors import printable
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, body_of
 from jfuse.ir.literals import format_const, format_known, format_value
 from jfuse.ir.quantization import PRINTED_IN_FULL

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, LowerError, TypeMismatch, note_place
+from jfuse.base.errors import JfuseError, LowerError, TypeMismatch, note_place
 from jfuse.ir.dims import (
     Dim,
     SymbolNames,

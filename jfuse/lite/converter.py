@@ -7,8 +7,9 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Self
 
-from jfuse.converted_model import convert
-from jfuse.errors import JfuseError
+from jfuse.api.convert import convert
+from jfuse.api.load import load
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Const, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.lite.conversion_metadata import NAME, Conversion, SourceKind
@@ -17,9 +18,8 @@ from jfuse.lite.quantization_mode import QuantizationMode
 from jfuse.lite.settings import Settings
 from jfuse.lite.sources import ConverterSource, function_source, jax_source, keras_source, saved_model_source
 from jfuse.lite.spec import text_of
-from jfuse.loading import load
 from jfuse.model import Model
-from jfuse.report import Report
+from jfuse.records.conversion import Report
 from jfuse.tflite.write.file import to_bytes
 
 _ONLY_BEHIND = 0

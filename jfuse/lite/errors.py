@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 
 _OFFICIAL = "tensorflow.lite.python.convert"
 _IN_SCRIPTS = {

@@ -6,8 +6,8 @@ import os
 from enum import Enum
 from pathlib import Path
 
-from jfuse.checked_file import check
-from jfuse.loading import load
+from jfuse.api.check import check
+from jfuse.api.load import load
 
 
 class OpResolverType(Enum):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.option_values import LARGEST_SIZE, whole
 from jfuse.lite.tensor_details import Details, FileTensors
 from jfuse.model import Model, Stream
-from jfuse.option_values import LARGEST_SIZE, whole
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.file import load_tflite
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.lite.settings import Settings
 from jfuse.lite.spec import dtype_name, text_of
 from jfuse.quantization.recipe import Recipe
-from jfuse.report import Report
+from jfuse.records.conversion import Report
 
 _QUANTIZES = {"DEFAULT", "OPTIMIZE_FOR_SIZE", "OPTIMIZE_FOR_LATENCY"}
 _INT16X8 = "EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.types import TENSOR_TYPES, DType
 
 FLEX = "Flex"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params, Var
 from jfuse.ir.registry import register_family
 from jfuse.ir.trace import active_trace

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import jax
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params, Var, arrays_of
 from jfuse.ir.registry import register_family

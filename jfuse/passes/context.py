@@ -12,7 +12,7 @@ from jfuse.passes.options import RecurrenceOptions, TfOpOptions
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import Observed, Statistics
-from jfuse.report import LoopForm, Report
+from jfuse.records.conversion import LoopForm, Report
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.target import Target

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.users_code import users_code
 from jfuse.opaque_ops.custom_options import map_options
 from jfuse.passes.options import CustomOptions
-from jfuse.users_code import users_code
 
 Attributes = Callable[[], Mapping[str, Any]]
 Written = Callable[[], Mapping[str, Any] | bytes]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from jfuse.errors import JfuseError, need_choice, shown
-from jfuse.option_values import names_of, need_mapping
+from jfuse.base.errors import JfuseError, need_choice, shown
+from jfuse.base.option_values import names_of, need_mapping
 from jfuse.tflite.targets import names as targets
 
 if TYPE_CHECKING:  # the command line has its values and defaults from here before it imports anything slow

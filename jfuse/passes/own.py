@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from jfuse.errors import JfuseError, NotFused, RuleError, need_choice, shown
+from jfuse.base.errors import JfuseError, NotFused, RuleError, need_choice, shown
+from jfuse.base.users_code import as_users, users_code
 from jfuse.ir.graph import Eqn, Graph, Op, Program, Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.walk import live_eqns
@@ -19,8 +20,7 @@ from jfuse.passes.mapped import each_equation
 from jfuse.passes.regions import changed_regions
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.proof.prove import ROUNDED, Proof, prove
-from jfuse.report import Fusion, Refusal
-from jfuse.users_code import as_users, users_code
+from jfuse.records.conversion import Fusion, Refusal
 
 Of = TypeVar("Of", Graph, Program)
 _Place: TypeAlias = Literal["before", "after", "instead"]

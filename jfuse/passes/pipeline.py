@@ -11,12 +11,13 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from jfuse.errors import JfuseError, need_choice, note_place, shown
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError, need_choice, note_place, shown
+from jfuse.base.files import write_atomic
+from jfuse.base.option_values import several
+from jfuse.base.users_code import is_ours, users_code
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.states import distinct
-from jfuse.option_values import several
 from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
@@ -62,8 +63,7 @@ from jfuse.passes.simplify.simplify import simplify
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
 from jfuse.passes.states.state import computed_starts
-from jfuse.report import Report
-from jfuse.users_code import is_ours, users_code
+from jfuse.records.conversion import Report
 
 Of = TypeVar("Of", Graph, Program)
 GraphPass = Callable[[Graph, Context], Graph]

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from jfuse.errors import JfuseError, shown
+from jfuse.base.errors import JfuseError, shown
 from jfuse.ir.graph import Const, Program, Signature
 from jfuse.ir.sparse import SparseConst
 from jfuse.ir.walk import retype

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import need_choice
+from jfuse.base.errors import need_choice
 from jfuse.ir.dims import is_known, substitute_dim, symbols_in
 from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import TensorType

@@ -16,8 +16,8 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError, NotFused
+from jfuse.base.errors import JfuseError, NotFused
 from jfuse.ir.evaluate import evaluate, run_equation
 from jfuse.ir.graph import Const, Eqn, Graph, Var
 from jfuse.ir.types import DType

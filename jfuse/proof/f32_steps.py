@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import substitute_dim, symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Eqn, Graph, Var

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Const, Graph, Signature
 from jfuse.ir.types import DType, TensorType

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError, NotFused
+from jfuse.base.errors import JfuseError, NotFused
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.evaluate import evaluate, large_constants, shared_program, with_constants

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.evaluate import evaluate, large_constants, symbol_sizes, with_constants
 from jfuse.ir.graph import Atom, Const, Graph, Program, Signature
 from jfuse.ir.states import distinct, exposed_places, first_states, places

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jfuse.errors import JfuseError, shown
+from jfuse.base.errors import JfuseError, shown
+from jfuse.base.users_code import users_code, users_elements
 from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import initial_values
@@ -18,7 +19,6 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import draws, long_sizes, size_choices
 from jfuse.proof.ranges import integer_limits
 from jfuse.quantization.npz import npz_arrays
-from jfuse.users_code import users_code, users_elements
 
 CalibrationData: TypeAlias = Any
 """What `calibration=` takes.

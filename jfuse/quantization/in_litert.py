@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import known_size
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.walk import rename_dims

@@ -6,10 +6,10 @@ import os
 
 import numpy as np
 
-from jfuse.archive_sizes import need_honest_sizes
-from jfuse.errors import JfuseError
-from jfuse.files import need_regular
-from jfuse.limits import DEFAULT_LIMITS
+from jfuse.base.archive_sizes import need_honest_sizes
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import need_regular
+from jfuse.base.limits import DEFAULT_LIMITS
 
 
 def npz_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
-from jfuse.errors import JfuseError, shown
+from jfuse.base.errors import JfuseError, shown
+from jfuse.base.option_values import LARGEST_SIZE, need_truth, several, whole
 from jfuse.ir.types import DType
-from jfuse.option_values import LARGEST_SIZE, need_truth, several, whole
 from jfuse.tflite.schema import BUILTIN_CODES
 
 Mode = Literal["float", "float16", "weight_only", "dynamic", "integer"]

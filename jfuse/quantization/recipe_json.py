@@ -14,10 +14,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import JfuseError
-from jfuse.files import need_regular
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import need_regular
+from jfuse.base.option_values import several
 from jfuse.ir.types import DType
-from jfuse.option_values import several
 from jfuse.quantization.recipe import ALL, IN_TURN, Mode, QuantizeRule, Recipe
 
 _NO_QUANTIZE, _CASTING, _MINMAX, _MSE = "no_quantize", "float_casting", "min_max_uniform_quantize", "MSE"

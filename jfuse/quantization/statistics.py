@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, shown
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError, shown
+from jfuse.base.files import write_atomic
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program, Var
 from jfuse.quantization.histogram import BINS

@@ -1,6 +1,6 @@
 """What a verification and a conversion found, as files: JSON, an HTML page, and node data for Model Explorer.
 
-Importing it also lets notebooks show models, reports and verifications (jfuse/notebooks.py).
+Importing it also lets notebooks show models, reports and verifications (jfuse/base/notebooks.py).
 
 >>> from jfuse.reports import write_html, write_json, write_model_explorer
 """

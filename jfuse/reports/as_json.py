@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jfuse.files import write_atomic
-from jfuse.measure import Measure, as_json_number
-from jfuse.report import Difference, LatencyRatio, Refusal, Report, Speed
+from jfuse.base.files import write_atomic
+from jfuse.base.measure import Measure, as_json_number
+from jfuse.records.conversion import Difference, LatencyRatio, Refusal, Report, Speed
+from jfuse.records.verification import EquationError, Verification
 from jfuse.reports.explain import remedy_of
-from jfuse.verification.result import EquationError, Verification
 
 FORMAT, VERSION = "jfuse.verification", 1
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from jfuse.errors import printable
+from jfuse.base.errors import printable
 
 COLOURS = ("#3b6fb6", "#d98032", "#4f9d69", "#a65fa8", "#8a7f72")
 _LABEL, _WIDTH, _VALUE = 230, 420, 190  # pixels: of the labels, of the longest bar, and behind it

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Program
 from jfuse.running.file_process import CompiledModelProcess
 from jfuse.running.loaded_file import asked

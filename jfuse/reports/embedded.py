@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from jfuse.base.notebooks import as_html
 from jfuse.model import Model
-from jfuse.notebooks import as_html
-from jfuse.report import Report
+from jfuse.records.conversion import Report
+from jfuse.records.verification import Verification
 from jfuse.reports.page import page, page_data
 from jfuse.reports.summary import fusions
-from jfuse.verification.result import Verification
 
 _HEIGHT = 640  # pixels
 

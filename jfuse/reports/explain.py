@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
-from jfuse.report import Fusion, LoopForm, Refusal, Report
+from jfuse.records.conversion import Fusion, LoopForm, Refusal, Report
 
 
 def explain_lines(report: Report) -> list[str]:

@@ -16,14 +16,14 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import write_atomic
 from jfuse.model import Model
+from jfuse.records.verification import Verification
 from jfuse.tflite.options import body_indices
 from jfuse.tflite.read.states import ON_VARIABLES
 from jfuse.tflite.read.tables import ON_TABLES
 from jfuse.tflite.schema import BUILTIN_NAMES
-from jfuse.verification.result import Verification
 
 _COLOURS = (
     (0.0, "#e8f1ec"),

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import JfuseError
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import write_atomic
+from jfuse.base.measure import Measure
 from jfuse.ir.graph import Program
-from jfuse.measure import Measure
 from jfuse.model import Model
-from jfuse.noise.report import QuantizeReport, TensorNoise
-from jfuse.report import Difference, Noise, Report
+from jfuse.records.conversion import Difference, Noise, Report
+from jfuse.records.verification import EquationError, Verification
 from jfuse.reports.model_explorer import FileNodes
 from jfuse.reports.page import page, page_data
-from jfuse.verification.result import EquationError, Verification
+from jfuse.verification.quantization_noise.report import QuantizeReport, TensorNoise
 
 ALONE, ARRIVES = "alone", "as it arrives"
 _COLOURS = ((10.0, "#8c1d18"), (20.0, "#cf5444"), (30.0, "#f0c27b"), (40.0, "#f3e6b3"), (1e3, "#cfe3d6"))

@@ -10,14 +10,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jfuse.files import write_atomic
+from jfuse.base.files import write_atomic
+from jfuse.base.measure import as_json_number
 from jfuse.ir.graph import Program
-from jfuse.measure import as_json_number
-from jfuse.report import Report
+from jfuse.records.conversion import Report
+from jfuse.records.verification import EquationError, Verification
 from jfuse.reports.as_json import conversion, measure, to_json
 from jfuse.reports.lanes import place
 from jfuse.reports.rows import PageRow, Rows, rows_of
-from jfuse.verification.result import EquationError, Verification
 
 _SCRIPTS = ("model", "tree", "lanes", "pane", "plot", "details", "search", "tables", "main")
 """The parts of the page's script, in the order in which they need each other."""

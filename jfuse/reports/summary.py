@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jfuse.report import Report
+from jfuse.records.conversion import Report
 from jfuse.reports.explain import remedy_of
 
 Rows = list[tuple[str, str]]

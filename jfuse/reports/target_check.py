@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from jfuse.errors import KernelFailed, VerifyFailed
+from jfuse.base.errors import KernelFailed, VerifyFailed
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.reports.device_check import DeviceCheck

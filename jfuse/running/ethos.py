@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.running.programs.guarded_run import guarded_run
 from jfuse.tflite.schema import custom_code
 from jfuse.tflite.targets.file_operators import first_results, operators_of

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import Limits
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.walk import rename_dims
-from jfuse.limits import Limits
 from jfuse.running.litert_call import LiteRtCall
 from jfuse.running.worker import LiteRtFailed
 

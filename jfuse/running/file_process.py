@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from jfuse.errors import KernelFailed, VerifyFailed
+from jfuse.base.errors import KernelFailed, VerifyFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Program
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused, Worker

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.file import to_bytes
 from jfuse.tflite.write.named_file import with_signature

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.errors import VerifyFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.settings import own_settings
 from jfuse.ir.dims import is_known, symbols_in
 from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.ir.graph import Const, Eqn, Graph, Signature
@@ -20,7 +21,6 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.running.partition import Integers, hosted
 from jfuse.running.runner import untraceable
-from jfuse.settings import own_settings
 from jfuse.tflite.names import Names, equation_name
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.base.errors import JfuseError, LowerError
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Const, Graph, Program, Signature, State
 from jfuse.ir.text import format_graph
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import rename_dims
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import Refused
 from jfuse.tflite.write.distinct_outputs import prepare_outputs

@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.graph import Atom, Graph, Op, Params
 from jfuse.ir.types import TensorType
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.failing_operator import failing_operator
 from jfuse.running.litert_call import LiteRtCall, litert_call
 from jfuse.running.worker import LiteRtFailed

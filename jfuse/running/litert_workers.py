@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.errors import VerifyFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
 from jfuse.running.litert_worker.tallies import Looks, Seen, together
 from jfuse.running.patience import Patience, ProcessWatch

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import KernelFailed
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.errors import KernelFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.patience import LOOK_S, Patience, ProcessWatch
 from jfuse.running.programs.device import AboutDevice, Device
 from jfuse.running.worker import LiteRtFailed, Refused, Worker

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.base.errors import JfuseError, VerifyFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Program
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.file_process import FileProcess
 from jfuse.running.worker import LiteRtFailed
 

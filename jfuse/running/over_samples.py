@@ -14,7 +14,8 @@ import numpy as np
 from jax.extend import core as jax_core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.settings import own_settings
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import known_size
 from jfuse.ir.graph import Graph
@@ -23,7 +24,6 @@ from jfuse.kernels.control import scan, while_
 from jfuse.kernels.core.memory_layout import choosing_layouts
 from jfuse.running.cores import cores
 from jfuse.running.jax_function import JaxFunction
-from jfuse.settings import own_settings
 
 After: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 """(results, totals) of one run -> what is kept of them."""

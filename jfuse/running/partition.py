@@ -7,13 +7,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, MutableMappi
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, by_bodies, users
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.opaque_ops.custom_options import LITERT_OPS
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.running.integer_op import has_integer_body, on_integers

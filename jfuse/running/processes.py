@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import live_devices, process_allgather
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 
 T = TypeVar("T")
 

@@ -12,7 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.settings import own_settings
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate, large_constants, sizes_of, with_constants
@@ -22,12 +24,10 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, nesting, shares_bodies
 from jfuse.kernels.core.deadline import Deadline, until
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.in_litert import WHY, runs_whole, works_on_resources
 from jfuse.running.litert_op import Hosted
 from jfuse.running.partition import Integers, hosted, hosted_counts, is_changed
 from jfuse.running.waiting import waited_for
-from jfuse.settings import own_settings
 
 _LONG_S = 600.0  # for one call of a file on XLA, where its limits name no other time
 _DEEPEST = 40  # levels of bodies: jax recurs through some thirty frames for each

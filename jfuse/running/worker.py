@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import JfuseError, KernelFailed
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.errors import JfuseError, KernelFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.litert_worker.messages import PROGRESS, Messages
 from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.programs.device import SOURCES, AboutDevice, Device, FirstLine, about, as_line

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
+from jfuse.base.option_values import LARGEST_SIZE
 from jfuse.ir.types import DType
-from jfuse.option_values import LARGEST_SIZE
 from jfuse.tf_nodes.op_defs import registered_op_def
 
 # tensorflow/core/framework/types.proto

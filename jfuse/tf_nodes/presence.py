@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 
 
 def is_installed() -> bool:

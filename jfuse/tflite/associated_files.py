@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from jfuse.archive_sizes import need_honest_sizes
-from jfuse.errors import ImportFailed, shown
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.archive_sizes import need_honest_sizes
+from jfuse.base.errors import ImportFailed, shown
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 
 _NO_DATE = (1980, 1, 1, 0, 0, 0)  # the first that the format has: the bytes must not depend on the clock
 

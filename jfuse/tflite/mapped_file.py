@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.ir.contents import give_back
 from jfuse.ir.graph import Program
 

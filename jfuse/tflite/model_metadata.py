@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import JfuseError
-from jfuse.option_values import path_of
+from jfuse.base.errors import JfuseError
+from jfuse.base.option_values import path_of
 
 NAME = "TFLITE_METADATA"
 CONTENTS = ("", "feature", "image")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer, JfuseError, LowerError
+from jfuse.base.errors import BadFlatbuffer, JfuseError, LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import DTYPES, TENSOR_TYPES, DType

@@ -12,7 +12,7 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as generated
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.types import TENSOR_TYPES, DType
 
 

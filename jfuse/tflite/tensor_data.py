@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.contents import contiguous, in_order
 from jfuse.ir.types import DType
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program, Signature, Var
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused, can_run

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.base.errors import JfuseError, VerifyFailed
+from jfuse.base.limits import DEFAULT_LIMITS
 from jfuse.ir.states import first_states
-from jfuse.limits import DEFAULT_LIMITS
 from jfuse.proof.inputs import CallInputs
+from jfuse.records.verification import EquationError, Verification
 from jfuse.running.failing_operator import failing_operator
 from jfuse.running.partition import with_delegates
 from jfuse.running.worker import LiteRtFailed
@@ -23,7 +24,6 @@ from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_
 from jfuse.verification.locate.shrink import Row, shrunk
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.quantized.verdict import QuantizedVerdict, Unexplained
-from jfuse.verification.result import EquationError, Verification
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from jfuse.base.limits import DEFAULT_LIMITS
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
-from jfuse.limits import DEFAULT_LIMITS
 from jfuse.opaque_ops.custom_options import LITERT_OPS, XNNPACK_OPS
 from jfuse.quantization.data import Item
 from jfuse.quantization.real_numbers import as_integers, as_real

@@ -13,9 +13,9 @@ from statistics import median
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Program
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.proof.inputs import draws, size_choices
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.programs.device import Device

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from jfuse.quantization.real_numbers import as_integers
-from jfuse.report import LatencyRatio
+from jfuse.records.conversion import LatencyRatio
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.write.named_file import with_signature
 from jfuse.verification.file_answers import Streaming, litert_takes

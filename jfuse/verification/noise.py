@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import is_earlier
-from jfuse.report import Noise
+from jfuse.records.conversion import Noise
 from jfuse.running.over_samples import samples_for_quick
 from jfuse.running.programs.device import Device
 from jfuse.verification.file_answers import (

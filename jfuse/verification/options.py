@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from jfuse.errors import JfuseError, shown
-from jfuse.option_values import LARGEST_SIZE, names_of, path_of, real, whole
+from jfuse.base.errors import JfuseError, shown
+from jfuse.base.option_values import LARGEST_SIZE, names_of, path_of, real, whole
 
 Edges: TypeAlias = Literal["none", "finite", "nan"]
 Infinite: TypeAlias = Literal["infinite"]

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
@@ -27,7 +27,7 @@ from jfuse.proof.inputs import (
     size_choices,
 )
 from jfuse.proof.plain_integers import with_whole_integers
-from jfuse.report import PaddingPromise
+from jfuse.records.conversion import PaddingPromise
 from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, OVERFLOWING, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
 from jfuse.verification.inputs.sample_batch import SampleBatch

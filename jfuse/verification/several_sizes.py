@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import draws as draws_numbers
 from jfuse.proof.inputs import draws, long_sizes, size_choices

@@ -10,9 +10,10 @@ from functools import cached_property, partial
 
 import jax
 
-from jfuse.errors import JfuseError
-from jfuse.last_resort import only_jfuse_errors
+from jfuse.base.errors import JfuseError
+from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.proof.inputs import CallInputs
+from jfuse.records.verification import Verification
 from jfuse.running.runner import running_notes
 from jfuse.running.worker import LiteRtFailed
 from jfuse.verification.compare.comparison import Comparison, by_chance
@@ -21,7 +22,6 @@ from jfuse.verification.failures import Failures
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.quantized.verdict import QuantizedVerdict, Unexplained, is_quantized_beside_floats
-from jfuse.verification.result import Verification
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_real_numbers import InRealNumbers
 from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored

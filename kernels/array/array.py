@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import TensorType

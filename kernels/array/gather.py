@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import max_dim
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import DType, TensorType

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.types import DType, TensorType

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 
 _EVERY_S = 0.05  # how often a loop asks
 FIRST_TURNS = 64  # of a loop before it asks for the first time: shorter loops cost nothing

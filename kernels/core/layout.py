@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, Shape, floor_divided, is_known, product, same
 from jfuse.ir.trace import active_trace, equate_operands, is_tracing
 

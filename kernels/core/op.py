@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Literal, get_type_hints
 
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.ir.graph import Eqn, Moves, Operand, Product, Var
 from jfuse.ir.registry import register_op
 from jfuse.ir.walk import all_eqns

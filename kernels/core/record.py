@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.errors import JfuseError, TypeMismatch
+from jfuse.base.errors import JfuseError, TypeMismatch
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Op, Params, Var
 from jfuse.ir.trace import Trace, active_trace, equate_operands

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.graph import Atom, Var
 from jfuse.ir.trace import active_trace, is_tracing, producer

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.errors import JfuseError, RuleError, TypeMismatch
+from jfuse.base.errors import JfuseError, RuleError, TypeMismatch
 from jfuse.ir.dims import broadcast_shape, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Moves, Op, Operand, Params, Product, Var, arrays_of
 from jfuse.ir.min_max_dims import normal

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, floor_divided, is_known, same
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import TensorType

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array, Static, namespace, tfl

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.op import Array, Static, namespace, tfl
 

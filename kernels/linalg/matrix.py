@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array, namespace, tfl

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.graph import Atom
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType, TensorType

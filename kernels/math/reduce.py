@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.core import max_dim, min_dim
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import from_front, with_dim

@@ -7,7 +7,7 @@ import math
 import jax
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.kernels.core.op import Array, namespace, tfl
 
 POSITIVELY_LINEAR = frozenset({"NONE", "RELU"})

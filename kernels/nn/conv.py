@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, Shape, same
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import agreed

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.op import Array, tfl
 from jfuse.kernels.nn.activation import activate

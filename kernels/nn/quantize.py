@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.op import Array, namespace, tfl

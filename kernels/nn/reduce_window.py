@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.op import Array, Static, tfl
 from jfuse.kernels.nn.conv import like

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jax.core import max_dim
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, floor_divided, is_known, unclipped
 
 

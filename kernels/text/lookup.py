@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Atom
 from jfuse.ir.trace import active_trace, is_tracing

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array, namespace, tfl

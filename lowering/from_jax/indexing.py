@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, Shape, is_known, product, same
 from jfuse.ir.graph import Eqn, Var
 from jfuse.ir.types import DType

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, product
 from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels import ops

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, is_known
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_torch.shapes import lower_unsqueeze, to_last, transposed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, product, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops

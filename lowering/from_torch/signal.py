@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_torch.indexing import lower_unfold

@@ -26,7 +26,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.ir.graph import Atom, Const, Eqn, Op, Var
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
-from jfuse.errors import NotFused, RuleError
+from jfuse.base.errors import NotFused, RuleError
 from jfuse.ir.graph import Atom, Eqn, Op, Var
 from jfuse.ir.trace import recording
 from jfuse.kernels.core.op import TflOp

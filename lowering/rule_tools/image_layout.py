@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.types import DType, TensorType

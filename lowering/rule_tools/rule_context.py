@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.ir.graph import Atom, Graph, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.op import Array

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, Shape, computed, is_known, multiple, product, same, substitute_dim, symbol, symbols_of
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace

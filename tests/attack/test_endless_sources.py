@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.limits import Limits
+from jfuse.base.limits import Limits
 from jfuse.verification.runners.tensorflow_calls import called
 
 SECONDS = 30.0  # on a busy machine; nothing here would end by itself

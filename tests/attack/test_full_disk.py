@@ -17,9 +17,9 @@ import jfuse
 from jfuse.cli import app as cli
 from jfuse.frontends.example_model import export_example
 from jfuse.tflite.write.file import to_bytes
+from tests.api.files import projected_first
 from tests.slow import slow_but
 from tests.tflite import programs
-from tests.tuning.files import projected_first
 
 FULL = os.strerror(errno.ENOSPC)
 ROOM = 40  # bytes that each file finds

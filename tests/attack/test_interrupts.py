@@ -99,7 +99,7 @@ STAGES = [
 def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """A SavedModel of an LSTM, a file of one that is unrolled, and one without recurrences."""
     from jfuse.frontends.example_model import export_example
-    from tests.tuning.files import projected_first
+    from tests.api.files import projected_first
 
     root = tmp_path_factory.mktemp("models")
     export_example(root / "folder")

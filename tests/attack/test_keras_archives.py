@@ -17,7 +17,7 @@ import pytest
 import tf_keras
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 
 Config = dict[str, Any]
 

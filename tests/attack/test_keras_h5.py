@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from tests.models.keras_libraries import LIBRARIES
 
 

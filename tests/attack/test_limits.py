@@ -16,10 +16,10 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 import jfuse
+from jfuse.base.limits import Limits
 from jfuse.ir.text import format_program
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.limits import Limits
 from jfuse.model import Model
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.read.file import load_tflite

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 
 F32 = tf.TensorSpec([2], tf.float32, name="x")
 

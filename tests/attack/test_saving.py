@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from jfuse.errors import JfuseError
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import write_atomic
 
 OLD, NEW = b"old" * 1000, b"new" * 1000
 
@@ -70,7 +70,8 @@ def test_data_that_break_off_leave_the_old_file(error: type[BaseException], tmp_
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """The size that a process may write is limited, as a disk would."""
     program = (
-        "import resource, signal, sys; from jfuse.files import write_atomic; from jfuse.errors import JfuseError\n"
+        "import resource, signal, sys; from jfuse.base.files import write_atomic\n"
+        "from jfuse.base.errors import JfuseError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "try: write_atomic(sys.argv[1], (bytes(1000) for _ in range(100)))\n"
         "except JfuseError as error: print(error.found)\n"
@@ -123,7 +124,7 @@ def test_the_mode_is_kept(mode: int, tmp_path: Path) -> None:
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     target = tmp_path / "m[1].tflite"
     program = (
-        "import sys, time; from jfuse.files import write_atomic\n"
+        "import sys, time; from jfuse.base.files import write_atomic\n"
         "def parts():\n yield b'x' * 100_000\n print('writing', flush=True)\n time.sleep(60)\n"
         "write_atomic(sys.argv[1], parts())\n"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Program, Signature, Source
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import KernelFailed
+from jfuse.base.errors import KernelFailed
+from jfuse.base.limits import Limits
 from jfuse.ir.graph import Program
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
-from jfuse.limits import Limits
 from jfuse.running import loaded_file
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_workers import LiteRtWorkers

@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 import jfuse
+from jfuse.base.errors import JfuseError
 from jfuse.benchmark import one_conversion
 from jfuse.benchmark.charts import charts
 from jfuse.benchmark.page import benchmark_page
 from jfuse.benchmark.picture import benchmark_picture, write_benchmark_picture
 from jfuse.benchmark.result import Benchmark, BenchRow, Latency, to_json
 from jfuse.cli import app as cli
-from jfuse.errors import JfuseError
 from jfuse.frontends.example_model import export_example
 from jfuse.ir.types import DType
 from jfuse.kernels import ops

@@ -8,7 +8,7 @@ import pytest
 from jax import export
 
 from bench.pallas_lstm import lstm
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 
 
 def shapes(batch: int, units: int, features: int) -> list[tuple[int, ...]]:

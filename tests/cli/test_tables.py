@@ -12,7 +12,7 @@ import pytest
 
 from jfuse.cli.console import show_columns, show_rows
 from jfuse.cli.tables import summary
-from jfuse.report import Fusion, Refusal, Report
+from jfuse.records.conversion import Fusion, Refusal, Report
 
 
 def printed(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 import pytest
 
+from jfuse.base.measure import relative_error
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import is_quantized
-from jfuse.measure import relative_error
 from jfuse.model import Model
 from jfuse.running.partition import integers_of
 from jfuse.tflite.read.file import load_tflite

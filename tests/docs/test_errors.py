@@ -13,7 +13,7 @@ import pytest
 import jfuse
 from bench import graphs
 from bench.pictures import PICTURES, pictures
-from jfuse.errors import JfuseError, NotFused
+from jfuse.base.errors import JfuseError, NotFused
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.base.measure import relative_error
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.ir.graph import Signature
-from jfuse.measure import relative_error
 from jfuse.model import Model
 from jfuse.proof.inputs import draw, size_choices
 from jfuse.proof.ranges import integer_limits

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from jfuse.model import Model
 from jfuse.running.interpreter import LiteRt
 from tests.memory import give_back

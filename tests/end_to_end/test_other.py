@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import jfuse
-from jfuse.errors import ImportFailed, JfuseError, LowerError
+from jfuse.base.errors import ImportFailed, JfuseError, LowerError
 from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.invokes import check_invokes
 from tests.models import other

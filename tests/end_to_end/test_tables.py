@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from tests.end_to_end.invokes import check_invokes
 from tests.models import tables, text
 from tests.models.sources import exported

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.invokes import check_invokes
 from tests.frontends.against_tensorflow import spec

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jfuse.base.measure import relative_error
 from jfuse.lowering.defaults import default_rules
-from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from jfuse.base.measure import relative_error
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.measure import relative_error
 from jfuse.model import Model
 from jfuse.proof.inputs import draws, size_choices
 from jfuse.running.runner import Runner

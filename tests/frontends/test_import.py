@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
 from jfuse.ir.graph import Const
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops

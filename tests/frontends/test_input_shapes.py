@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import ImportFailed, JfuseError
+from jfuse.base.errors import ImportFailed, JfuseError
 
 
 def two(x: Any, y: Any) -> Any:

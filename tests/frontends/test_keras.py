@@ -13,7 +13,7 @@ import keras
 import pytest
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from tests.frontends.against_tensorflow import check_model, spec
 from tests.models import other
 from tests.models.keras_libraries import LIBRARIES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir import (
     Atom,
     Eqn,

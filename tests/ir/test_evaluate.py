@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir import (
     Atom,
     Const,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jfuse.errors import JfuseError, RuleError
+from jfuse.base.errors import JfuseError, RuleError
 from jfuse.ir import (
     Const,
     DType,

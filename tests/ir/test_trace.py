@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError, TypeMismatch
+from jfuse.base.errors import JfuseError, TypeMismatch
 from jfuse.ir import (
     Const,
     Source,

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir import DType, Graph, TensorType, check_graph, evaluate, trace_graph
 from jfuse.ir.evaluate import with_constants
 from jfuse.ir.graph import Var

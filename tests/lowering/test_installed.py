@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import jfuse
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.lowering.rules import FuseRule
 
 RULE = """

@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
-from jfuse.last_resort import NEXT
+from jfuse.base.last_resort import NEXT
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = {"jfuse": "jfuse", "jfuse.lowering": "lowering", "jfuse.kernels": "kernels"}  # package: folder

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jfuse.errors import JfuseError
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import write_atomic
 from jfuse.tflite.mapped_file import read_file
 
 PROGRAM = """

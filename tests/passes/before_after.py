@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.text import format_program
 from jfuse.passes.context import Context

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.passes.options import RecurrenceOptions, TfOpOptions
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import jfuse
 from jfuse import ir, ops, pattern
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.kernels.control import composite
 from jfuse.passes import own
 from jfuse.passes.pipeline import STAGES, with_own

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jfuse.passes.pipeline
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.check import check_graph
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var

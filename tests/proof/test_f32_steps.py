@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.proof.f32_steps import rounding_step

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph

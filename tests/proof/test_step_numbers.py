@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType

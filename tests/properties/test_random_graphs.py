@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
 
-from jfuse.errors import ImportFailed, LowerError, TypeMismatch
+from jfuse.base.errors import ImportFailed, LowerError, TypeMismatch
 from tests.properties import forms, forms_control, forms_layers, forms_layout, forms_more
 from tests.properties.compare import check
 from tests.properties.strategies import IMAGES, programs

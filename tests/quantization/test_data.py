@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType

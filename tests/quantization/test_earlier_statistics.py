@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.model import Model
 from tests.passes.quantize.models import drawn, mlp, program_of, quantization
 from tests.tflite.programs import f32

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.types import DType
 from jfuse.quantization.recipe import NAMED, QuantizeRule, Recipe
 from jfuse.quantization.recipe_json import from_json, load_recipe, recipe_of, to_json

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType

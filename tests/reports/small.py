@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.base.measure import Measure
 from jfuse.ir.graph import Graph, Program, Signature, Source
 from jfuse.ir.text import format_eqn
 from jfuse.ir.trace import at_source, trace_graph
@@ -15,9 +16,8 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, while_
 from jfuse.kernels.core.op import Array
-from jfuse.measure import Measure
-from jfuse.report import Difference, Fusion, Refusal, Report
-from jfuse.verification.result import EquationError, Verification
+from jfuse.records.conversion import Difference, Fusion, Refusal, Report
+from jfuse.records.verification import EquationError, Verification
 
 ROW = TensorType((1, 4), DType.f32)
 COUNT = TensorType((), DType.i32)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from jfuse.errors import JfuseError
-from jfuse.measure import Measure
-from jfuse.report import CustomOperators, Kept, LoopForm, Report
+from jfuse.base.errors import JfuseError
+from jfuse.base.measure import Measure
+from jfuse.records.conversion import CustomOperators, Kept, LoopForm, Report
+from jfuse.records.verification import EquationError, Verification
 from jfuse.reports import to_json, write_json
 from jfuse.reports.as_json import VERSION
 from jfuse.reports.page import page_data
-from jfuse.verification.result import EquationError, Verification
 from tests.reports.shape import misfits
 from tests.reports.small import blocks, difference, errors, loop, report, verification
 

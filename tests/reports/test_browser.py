@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from jfuse.ir.graph import Program
-from jfuse.report import Report
+from jfuse.records.conversion import Report
+from jfuse.records.verification import Verification
 from jfuse.reports import write_html
-from jfuse.verification.result import Verification
 from tests.browser import Browser, Tab
 from tests.reports.small import BLOCK, blocks, difference, errors, loop, report, verification
 

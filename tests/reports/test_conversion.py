@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import jfuse
-from jfuse import converted_model
+from jfuse.api import convert as api_convert
+from jfuse.base.errors import VerifyFailed
 from jfuse.cli import app as cli
-from jfuse.errors import VerifyFailed
+from jfuse.records.verification import Verification
 from jfuse.reports import write_model_explorer
-from jfuse.verification.result import Verification
 from tests.browser import Browser
 from tests.reports.shape import misfits
 from tests.reports.small import difference
@@ -101,7 +101,7 @@ def test_where_outputs_differ_the_reports_are_written_and_the_file_is_not(
         failed.verification = Verification("a", "b", [difference(0.5)], after=jfuse.load(saved_model).program)
         raise failed
 
-    monkeypatch.setattr(converted_model, "verify_sides", differs)
+    monkeypatch.setattr(api_convert, "verify_sides", differs)
     words = ["convert", saved_model, "-o", tmp_path / "m.tflite", "--json", tmp_path / "m.json"]
     done = CliRunner().invoke(cli.app, [str(word) for word in (*words, "--html", tmp_path / "m.html")])
     assert done.exit_code == 1

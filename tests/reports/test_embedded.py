@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import jfuse
-from jfuse.report import Refusal, Report
+from jfuse.records.conversion import Refusal, Report
 
 
 def test_a_model_and_its_verification_are_shown_as_the_page() -> None:

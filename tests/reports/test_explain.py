@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jfuse.report import Fusion, Kept, LoopForm, Refusal, Report
+from jfuse.records.conversion import Fusion, Kept, LoopForm, Refusal, Report
 from jfuse.reports.explain import explain_lines, remedy_of
 
 FUSED = Fusion(

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Const, Program, Signature, State
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.model import Model
+from jfuse.records.verification import EquationError
 from jfuse.reports import write_model_explorer
 from jfuse.reports.model_explorer import node_data
-from jfuse.verification.result import EquationError
 from tests.reports.shape import misfits
 from tests.reports.small import ROW, blocks, errors, loop, measure, verification
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.reports import write_html
 from jfuse.reports.page import page, page_data
 from tests.reports.small import blocks, difference, errors, loop, report, verification

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jfuse.report import Difference, Fusion, LatencyRatio, Noise, Refusal, Report
+from jfuse.records.conversion import Difference, Fusion, LatencyRatio, Noise, Refusal, Report
 
 
 def test_a_report_is_read_line_by_line() -> None:

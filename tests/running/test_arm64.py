@@ -11,8 +11,8 @@ import pytest
 
 import jfuse
 from bench.runtimes import emulated
+from jfuse.base.limits import Limits
 from jfuse.kernels import ops
-from jfuse.limits import Limits
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.loaded_file import asked
 from jfuse.running.programs.device import Device

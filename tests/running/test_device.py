@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.limits import Limits
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.limits import Limits
 from jfuse.running import loaded_file
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_worker.messages import Messages

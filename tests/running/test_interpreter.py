@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Program, Var
 from jfuse.ir.types import DType, TensorType

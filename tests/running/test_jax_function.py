@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import trace_graph

@@ -13,7 +13,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 import jfuse
-from jfuse.errors import JfuseError, LowerError
+from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, Source, State, Var

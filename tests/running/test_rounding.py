@@ -11,7 +11,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import jfuse
 from bench.runtimes import emulated
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import ROUNDINGS

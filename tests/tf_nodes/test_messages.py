@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf import saved_model_pb2, tensor_bundle_pb2, trackable_object_graph_pb2
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.tf_nodes.attributes import decode_tensor
 from jfuse.tf_nodes.messages import as_own, message_class
 from jfuse.tf_nodes.op_defs import op_def, registered_op_def

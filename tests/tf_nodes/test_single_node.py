@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import symbol
 from jfuse.ir.types import DType, TensorType
 from jfuse.tf_nodes.single_node import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import jfuse
-from jfuse.errors import ImportFailed
-from jfuse.limits import Limits
+from jfuse.base.errors import ImportFailed
+from jfuse.base.limits import Limits
 from jfuse.tflite.associated_files import with_files, with_files_of
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import dense

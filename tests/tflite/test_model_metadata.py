@@ -19,8 +19,8 @@ from flatbuffers.number_types import Float32Flags, Int8Flags, UOffsetTFlags
 from typer.testing import CliRunner
 
 import jfuse
+from jfuse.base.errors import JfuseError
 from jfuse.cli import app as cli
-from jfuse.errors import JfuseError
 
 
 class Table:

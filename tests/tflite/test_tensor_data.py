@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.types import DType
 from jfuse.tflite import tensor_data
 from jfuse.tflite.tensor_data import unpack

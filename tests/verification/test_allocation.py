@@ -11,8 +11,8 @@ import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
 
 import jfuse
-from jfuse.errors import LowerError
-from jfuse.limits import Limits
+from jfuse.base.errors import LowerError
+from jfuse.base.limits import Limits
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.verification import allocation

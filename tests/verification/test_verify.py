@@ -13,12 +13,12 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.measure import Measure
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Const, Program, Signature, State
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.measure import Measure
 from jfuse.proof.ranges import drawn_ranges
 from jfuse.tflite.write.file import to_bytes
 from tests.processor import NO_HALVES, compiles_halves

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import JfuseError
-from jfuse.sides import sides_of
+from jfuse.api.sides import sides_of
+from jfuse.base.errors import JfuseError
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.subject import Arrays, Calls

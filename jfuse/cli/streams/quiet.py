@@ -15,7 +15,7 @@ from pathlib import Path
 from jfuse.cli import interrupts
 
 _STDERR = 2
-_LOGGERS = ("absl", "tensorflow", "jfuse.quantized_sizes")  # the last one's warnings stand in the summary
+_LOGGERS = ("absl", "tensorflow", "jfuse.api.quantized_sizes")  # the last one's warnings stand in the summary
 _LISTENER = Path(__file__).with_name("last_words.py")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood, TensorBundle
 from jfuse.tf_nodes.messages import message_class
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.checkpoint.checksum import masked_crc32c
 
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")

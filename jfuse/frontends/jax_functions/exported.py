@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.stablehlo.module import Module
 
 

@@ -15,7 +15,8 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from jfuse.errors import ImportFailed, JfuseError, LowerError, shown
+from jfuse.base.errors import ImportFailed, JfuseError, LowerError, shown
+from jfuse.base.option_values import LARGEST_SIZE, whole
 from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions, KeptValue, explicit_states
@@ -35,7 +36,6 @@ from jfuse.ir.trace import recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.lowering.rule_tools.place import notes_kept, sizes_read_from
 from jfuse.lowering.rules import JaxRule
-from jfuse.option_values import LARGEST_SIZE, whole
 
 DEFAULT_KEY = "serving_default"
 

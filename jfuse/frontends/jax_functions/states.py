@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import ImportFailed, shown
+from jfuse.base.errors import ImportFailed, shown
+from jfuse.base.option_values import names_of
 from jfuse.frontends.argument_names import path_name
 from jfuse.frontends.jaxprs.parts import is_key
-from jfuse.option_values import names_of
 
 _RESULT = "return the results and the new values: (y, new), as apply(..., mutable=[...]) of Flax does"
 

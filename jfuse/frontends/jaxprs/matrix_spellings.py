@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.frontends.jaxprs.spellings import spells
 
 _ALONG_ROWS, _ALONG_COLUMNS = 0, 1

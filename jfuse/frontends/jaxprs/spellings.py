@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.frontends.jaxprs.parts import bodies, is_key
 from jfuse.frontends.stablehlo.module import Module
 from jfuse.lowering.rules import DEFAULT, JaxRule

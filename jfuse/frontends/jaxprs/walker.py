@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.extend import core as jax_core
 
-from jfuse.errors import ImportFailed, JfuseError, LowerError
+from jfuse.base.errors import ImportFailed, JfuseError, LowerError
 from jfuse.frontends.jaxprs import matrix_spellings, scatter_spellings, window_spellings  # noqa: F401  # register
 from jfuse.frontends.jaxprs.control import STRUCTURED
 from jfuse.frontends.jaxprs.node_names import CALLS, NodeNames, called

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core as jax_core
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.frontends.jaxprs.parts import closed_jaxpr
 from jfuse.frontends.jaxprs.spellings import spells
 from jfuse.ir.dims import is_known

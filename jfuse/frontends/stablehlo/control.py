@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.stablehlo.elementwise import named_function
 from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.values import as_array

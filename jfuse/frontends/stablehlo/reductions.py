@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.stablehlo.regions import operator_of_two
 from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.shapes import integers

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxlib.mlir.dialects import stablehlo
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.stablehlo.regions import operator_of_two
 from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.shapes import vectors_last

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 
 _OTHER: dict[str, Any] = {
     "i1": np.bool_,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from inspect import getattr_static
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.tensorflow.live_function import LiveFunction
 from jfuse.frontends.tensorflow.signature import TfSignature, flat_names, unique_names
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.arrays import TensorArray
 from jfuse.frontends.tensorflow.graph import FunctionCall, PendingList, Walker, handles
 from jfuse.frontends.tensorflow.variables import Resource

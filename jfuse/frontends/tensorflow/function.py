@@ -15,7 +15,7 @@ import jfuse.frontends.tensorflow.lists
 import jfuse.frontends.tensorflow.tables
 import jfuse.frontends.tensorflow.updates
 import jfuse.frontends.tensorflow.xla_calls  # noqa: F401  (all register their node handlers)
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.tensorflow.graph import Walker
 from jfuse.frontends.tensorflow.input_ranks import InputRanks, least_rank

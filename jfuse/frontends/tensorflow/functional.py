@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.frames import ALWAYS, BranchContext, Branching, Frames, Ref, TfFrame, kind_of
 from jfuse.frontends.tensorflow.variables import is_write
 from jfuse.tf_nodes.attributes import Library

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.errors import ImportFailed, LowerError, TypeMismatch
+from jfuse.base.errors import ImportFailed, LowerError, TypeMismatch
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.tensorflow.order import Scope, in_order, in_program_order
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, is_write

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jfuse.errors import ImportFailed, shown
-from jfuse.option_values import LARGEST_SIZE, need_mapping
+from jfuse.base.errors import ImportFailed, shown
+from jfuse.base.option_values import LARGEST_SIZE, need_mapping
 
 Sizes = Sequence[int | None]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.graph import Walker, handles
 from jfuse.frontends.tensorflow.variables import Resource
 from jfuse.tf_nodes.attributes import decode_attr

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.frontends.tensorflow.graph import PendingList, Walker, handles
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.types import TensorType

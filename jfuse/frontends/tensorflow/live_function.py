@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.tensorflow.functional import functional_library, functional_nodes
 from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput
 from jfuse.frontends.tensorflow.variables import Resource, WriteAnalysis, borrow_array

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import Library, PartialShape
 from jfuse.tflite.mapped_file import MappedFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.frontends.tensorflow.graph import HANDLERS
 from jfuse.frontends.tensorflow.order import Scope, in_order
 from jfuse.lowering.rules import LowerRule

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.frontends.tensorflow.graph import Walker, handles
 from jfuse.frontends.tensorflow.variables import TABLES, Resource, TableContents
 from jfuse.ir.types import DType

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import same, substitute_dim
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.jaxprs.walker import JaxWalker
 from jfuse.frontends.stablehlo.module import Module
 from jfuse.frontends.tensorflow.graph import Walker, handles

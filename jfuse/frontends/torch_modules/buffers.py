@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.imported_functions import KeptValue
 from jfuse.frontends.torch_modules.tensors import array_of
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed, JfuseError
+from jfuse.base.errors import ImportFailed, JfuseError
 from jfuse.frontends.torch_modules.arguments import EXAMPLES, Arguments, arguments_of
 from jfuse.frontends.torch_modules.beside_tensorflow import triton_hidden
 from jfuse.frontends.torch_modules.kept_layers import keep_layers_of, layers_kept

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 
 _NORMS = ("backward", "ortho", "forward")
 """jnp.fft's names for what PyTorch numbers: a forward transform is not scaled, by the root of n, by n."""

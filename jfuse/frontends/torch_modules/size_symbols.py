@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.ir.dims import FUNCTIONS, Dim, Shape, computed, is_known, same, solved, symbol, symbols_of
 
 _SYMBOL = re.compile(r"\b[su]\d+\b")

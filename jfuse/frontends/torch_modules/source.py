@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.argument_names import named_leaves
 from jfuse.frontends.imported_functions import ImportedFunctions, explicit_states
 from jfuse.frontends.nan_weights import NanWeights

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.torch_modules.control import CONTROL
 from jfuse.frontends.torch_modules.in_jax import computed_in_jax, function_for

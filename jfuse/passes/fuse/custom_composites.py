@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Eqn, Var
 from jfuse.ir.trace import active_trace

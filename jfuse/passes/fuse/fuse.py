@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, LowerError, NotFused
+from jfuse.base.errors import JfuseError, LowerError, NotFused
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, recording
@@ -47,7 +47,7 @@ from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
 from jfuse.proof.prove import ROUNDED, TOLERANCE, KnownOperands, Proof, prove
-from jfuse.report import Fusion, Refusal
+from jfuse.records.conversion import Fusion, Refusal
 
 _OWN = "jfuse."  # composites that jfuse makes for itself need no rule
 

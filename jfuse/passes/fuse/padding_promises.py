@@ -11,7 +11,7 @@ from jfuse.ir.walk import live_eqns, producers
 from jfuse.lowering.recover.masks.padding import Padding, padding_of
 from jfuse.passes.context import Context
 from jfuse.proof.samples import Padded
-from jfuse.report import PaddingPromise
+from jfuse.records.conversion import PaddingPromise
 
 
 @dataclass

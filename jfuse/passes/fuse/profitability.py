@@ -16,7 +16,7 @@ from jfuse.passes.context import Context, Lowered
 from jfuse.passes.options import ANY_MACHINE
 from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
 from jfuse.passes.scans.to_loops.loop_cost import OPERATOR_US, WEIGHT_US
-from jfuse.report import Speed
+from jfuse.records.conversion import Speed
 
 HOISTED_US = 5e-6  # a byte of weights and a row, in a product for all steps at once before the loop
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.walk import is_used, producers, with_new_bodies
@@ -25,7 +25,7 @@ from jfuse.passes.fuse.single_steps import recover_single_steps
 from jfuse.passes.fuse.trained_steps import rounded_results, without_ranges
 from jfuse.passes.rewrite import Rewriting, opened, rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
-from jfuse.report import Refusal, Report
+from jfuse.records.conversion import Refusal, Report
 
 _LARGEST = 1 << 16  # elements of a constant that is looked at; paddings have one for each row and step
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import NotFused, RuleError, raised_in
+from jfuse.base.errors import NotFused, RuleError, raised_in
 from jfuse.ir.dims import SymbolNames, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.passes.context import Context
-from jfuse.report import Refusal
+from jfuse.records.conversion import Refusal
 
 _INDENT = "\n            "
 _LOOPS = ("scan", "loop")  # what the report calls recurrences that nobody marked

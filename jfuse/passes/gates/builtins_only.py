@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.declared_types import is_stated
 from jfuse.ir.graph import Eqn, Graph, Program
 from jfuse.ir.walk import all_eqns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Program, Signature
 from jfuse.passes.context import Context
 from jfuse.tflite.targets.target import Target

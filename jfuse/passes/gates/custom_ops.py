@@ -14,7 +14,7 @@ from jfuse.opaque_ops.tf_op import CustomOp, TfOp
 from jfuse.passes.context import Context
 from jfuse.passes.custom_options import given_options
 from jfuse.passes.rewrite import rewrite
-from jfuse.report import CustomOperators
+from jfuse.records.conversion import CustomOperators
 from jfuse.tf_nodes.single_node import attributes_of, written_attributes
 
 _FLEX_COST = (

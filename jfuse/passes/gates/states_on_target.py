@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Program
 from jfuse.passes.context import Context
 from jfuse.tflite.schema import VARIABLES

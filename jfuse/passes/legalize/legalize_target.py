@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import at_source, recording
 from jfuse.ir.walk import with_bodies

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Eqn, Graph, Var
 from jfuse.ir.types import DType

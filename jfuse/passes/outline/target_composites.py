@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source, recording, trace_graph
 from jfuse.ir.walk import substitute_graph, with_bodies, with_new_bodies

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.states import distinct, with_signatures
 from jfuse.ir.types import DType
@@ -40,7 +40,7 @@ from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
 from jfuse.quantization.value_keys import value_source
-from jfuse.report import QuantizedOps
+from jfuse.records.conversion import QuantizedOps
 from jfuse.tflite.targets.target import Target
 
 _LOGGER = logging.getLogger("jfuse")

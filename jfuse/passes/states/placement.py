@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var
@@ -27,7 +27,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.state import state
 from jfuse.proof.inputs import concrete
-from jfuse.report import Kept
+from jfuse.records.conversion import Kept
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 
 _REARRANGE = frozenset({"renames", "permutes", "takes"})

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import run_equation
 from jfuse.ir.graph import Const, Graph, Var

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import JfuseError, shown
+from jfuse.base.errors import JfuseError, shown
 
 SOURCES = Path(__file__).parent.with_name("litert_worker")
 _INTERACTIVE = "-qiu"  # else Python reads its standard input to the end before it runs a line of it

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jfuse.errors import KernelFailed
+from jfuse.base.errors import KernelFailed
 from jfuse.running.worker import name_of_signal
 
 _GUARD = Path(__file__).with_name("guard.py")

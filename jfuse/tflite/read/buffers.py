@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Const
 from jfuse.ir.types import TensorType
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.tflite.read.external import ExternalBuffers
 from jfuse.tflite.read.fields import checked_index
 from jfuse.tflite.read.sparse import sparse_constant

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer, ImportFailed, LowerError
+from jfuse.base.errors import BadFlatbuffer, ImportFailed, LowerError
 from jfuse.tflite.mapped_file import MappedFile, mapped_of, read_file
 from jfuse.tflite.read.fields import checked_index, text
 from jfuse.tflite.read.flatbuffer_reader import read_root

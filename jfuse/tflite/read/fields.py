@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.tflite.schema import new_options
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer, JfuseError, LowerError
+from jfuse.base.errors import BadFlatbuffer, JfuseError, LowerError
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.dims import SymbolNames
 from jfuse.ir.graph import FileFacts, Graph, Program, State, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.kernels import ops as _declared  # noqa: F401 - declares every op, so that `find_op` knows it
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.metadata import DESCRIPTION
 from jfuse.tflite.opaque_options import named_subgraphs

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.tflite.read.flatbuffer_fields import Field, fields_of, object_of
 
 _OFFSET = Struct("<I")  # of strings, vectors and tables, from where it stands

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Const
 from jfuse.tflite.metadata import BUFFER_LOCATION, DESCRIPTION, MIN_RUNTIME_VERSION
 from jfuse.tflite.read.buffers import ReadBuffers

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer, LowerError, TypeMismatch
+from jfuse.base.errors import BadFlatbuffer, LowerError, TypeMismatch
 from jfuse.ir.declared_types import has_stated, stand_ins
 from jfuse.ir.graph import Atom, Graph, Op, Var
 from jfuse.ir.registry import find_op

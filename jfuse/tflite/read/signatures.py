@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Graph, Signature, State
 from jfuse.tflite.read.fields import text
 from jfuse.tflite.read.subgraph import Subgraph

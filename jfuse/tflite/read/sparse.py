@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Const
 from jfuse.ir.sparse import Level, SparseConst, Sparsity
 from jfuse.ir.types import DType, TensorType

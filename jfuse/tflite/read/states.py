@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer, LowerError
+from jfuse.base.errors import BadFlatbuffer, LowerError
 from jfuse.ir.graph import Atom, Const, State, Var
 from jfuse.ir.states import reset_value
 from jfuse.ir.types import DType

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from jfuse.errors import BadFlatbuffer, JfuseError, LowerError, TypeMismatch
+from jfuse.base.errors import BadFlatbuffer, JfuseError, LowerError, TypeMismatch
 from jfuse.ir.dims import SymbolNames, is_known
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jfuse.errors import BadFlatbuffer, LowerError
+from jfuse.base.errors import BadFlatbuffer, LowerError
 from jfuse.ir.graph import Atom, Const
 from jfuse.tflite.read.fields import options_of
 from jfuse.tflite.read.states import StateReader

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import BadFlatbuffer, LowerError
+from jfuse.base.errors import BadFlatbuffer, LowerError
 from jfuse.ir.declared_types import fits
 from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Const

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.ir.graph import Op
 from jfuse.tflite.runtime.quantized import FLOAT_ONLY, Quantized
 from jfuse.tflite.runtime.row import KernelLimits, Row, Runtime

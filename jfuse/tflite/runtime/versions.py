@@ -7,7 +7,7 @@ that could run it.
 
 from __future__ import annotations
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Eqn
 from jfuse.tflite.runtime.row import Versions
 from jfuse.tflite.runtime.table import litert_of

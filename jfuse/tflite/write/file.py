@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import FileFacts, Graph, Program, Signature, State
 from jfuse.tflite.metadata import BUFFER_LOCATION, DESCRIPTION, MIN_RUNTIME_VERSION, OUTSIDE, min_runtime_bytes
 from jfuse.tflite.schema import BUILTIN_CODES, custom_name, is_custom

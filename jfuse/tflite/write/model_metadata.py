@@ -9,7 +9,7 @@ from pathlib import Path
 import flatbuffers
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Const, Program
 from jfuse.tflite.model_metadata import NAME, Metadata, TensorMetadata
 from jfuse.tflite.write.flat_table import Field, offsets, table

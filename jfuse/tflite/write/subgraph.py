@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.graph import Atom, Eqn, Graph, State, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns, is_last_reader, producers, use_counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Const, Eqn, Graph
 from jfuse.ir.types import TENSOR_TYPES
 from jfuse.ir.walk import all_eqns

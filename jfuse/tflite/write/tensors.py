@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.dims import Shape, is_known
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.quantization import Quantization

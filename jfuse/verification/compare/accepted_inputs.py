@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import KernelFailed, NoEnd, VerifyFailed
+from jfuse.base.errors import KernelFailed, NoEnd, VerifyFailed
 from jfuse.ir.graph import Signature
 from jfuse.proof.inputs import LONGER, CallInputs
 from jfuse.verification.inputs.redraw import Manners, Redraw

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from jfuse.errors import JfuseError, KernelFailed, VerifyFailed
+from jfuse.base.errors import JfuseError, KernelFailed, VerifyFailed
+from jfuse.base.measure import Measure
 from jfuse.ir.graph import Signature
-from jfuse.measure import Measure
 from jfuse.proof.inputs import LONGER, CallInputs
-from jfuse.report import Difference
+from jfuse.records.conversion import Difference
 from jfuse.running.processes import of_all_processes
 from jfuse.verification.compare.accepted_inputs import accepted
 from jfuse.verification.compare.constant_outputs import ConstantOutputs

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from jfuse.base.measure import relative_error
 from jfuse.ir.graph import Const, Program, Signature
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_float
-from jfuse.measure import relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.ties import chooses
 from jfuse.verification.compare.wrong import Wrong

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
-from jfuse.measure import Measure, relative_error
+from jfuse.base.errors import VerifyFailed
+from jfuse.base.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.scales import ElementScales, moved_by_rounding, nudged
 from jfuse.verification.compare.wrong import Wrong

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, solved, substitute_dim
 from jfuse.ir.graph import Program
 from jfuse.ir.types import DType, TensorType

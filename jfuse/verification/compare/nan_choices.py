@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Signature, Var
 from jfuse.ir.walk import live_eqns
 from jfuse.running.runner import Runner

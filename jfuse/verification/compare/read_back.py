@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.contents import Contents, large_constants, same_bytes
 from jfuse.ir.dims import Dim, is_known, symbol, symbols_of
 from jfuse.ir.graph import Graph, Program

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from jfuse.measure import Measure
+from jfuse.base.measure import Measure
 from jfuse.proof.inputs import CallInputs
 from jfuse.running.processes import own_share
 from jfuse.verification.compare.element_errors import ElementErrors

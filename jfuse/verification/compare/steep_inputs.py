@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import ml_dtypes
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
+from jfuse.base.measure import relative_error
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
-from jfuse.measure import relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.wrong import Wrong, measured
 from jfuse.verification.subject import Arrays, Subject, outputs_and_states

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
+from jfuse.base.measure import Measure, relative_error
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import is_known
@@ -20,7 +21,6 @@ from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, producers, substitute_graph
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
-from jfuse.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.runner import Runner

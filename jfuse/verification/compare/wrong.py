@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from jfuse.measure import Measure
+from jfuse.base.measure import Measure
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.subject import Arrays

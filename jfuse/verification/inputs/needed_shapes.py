@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Eqn, Graph, Signature, Var

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Signature, Var
 from jfuse.proof.samples import Padded, compared_constants
-from jfuse.report import PaddingPromise
+from jfuse.records.conversion import PaddingPromise
 
 
 def keep_promises(

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, shown
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError, shown
+from jfuse.base.files import write_atomic
+from jfuse.base.users_code import users_elements
 from jfuse.ir.dims import Dim, is_known, multiple
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import CallInputs
 from jfuse.quantization.npz import npz_arrays
-from jfuse.users_code import users_elements
 from jfuse.verification.subject import Interface
 
 _PLACE = re.compile(r"([0-9]{1,18})/([^/]*)/(.*)")

@@ -10,10 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.base.errors import JfuseError, VerifyFailed
+from jfuse.base.measure import Measure
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Atom, Graph, Program, Signature, State, Var
-from jfuse.measure import Measure
+from jfuse.records.verification import EquationError
 from jfuse.running.partition import with_delegates
 from jfuse.running.worker import Refused
 from jfuse.tflite.read.file import load_tflite
@@ -24,7 +25,6 @@ from jfuse.verification.locate.local_errors import LocalStep, Walk, is_same, val
 from jfuse.verification.locate.named_values import ByName, recorded
 from jfuse.verification.locate.quantization_mismatch import Scales, requantized, scales_by_name
 from jfuse.verification.locate.report_error import equation_error
-from jfuse.verification.result import EquationError
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.node_values import Nodes, Value
 from jfuse.verification.runners.tensorflow_values import tensorflow_values

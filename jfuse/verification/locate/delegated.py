@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
+from jfuse.base.measure import relative_error
 from jfuse.ir.graph import Eqn, Signature, Var
 from jfuse.ir.walk import producers
-from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.runner import on_default_path
 from jfuse.running.worker import Refused

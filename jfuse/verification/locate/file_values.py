@@ -11,10 +11,10 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Eqn, Graph, Signature, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import Refused

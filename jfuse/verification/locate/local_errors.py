@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from jfuse.base.measure import Measure, relative_error
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.measure import Measure, relative_error
 from jfuse.verification.locate.one_equation import computed
 from jfuse.verification.locate.rounding import is_explained, rounded_otherwise, rounding_of
 from jfuse.verification.runners.node_values import Value

@@ -10,10 +10,10 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from jfuse.base.measure import relative_error
 from jfuse.ir.evaluate import sizes_of
 from jfuse.ir.graph import Const, Eqn, Graph, Source, Var
 from jfuse.kernels.control import scan_parts
-from jfuse.measure import relative_error
 from jfuse.verification.locate.local_errors import LocalStep, Walk, compute, value_of
 from jfuse.verification.locate.rounding import rounding_of
 from jfuse.verification.runners.node_values import Nodes, Value

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from jfuse.base.measure import relative_error
 from jfuse.ir.graph import Graph, Var
-from jfuse.measure import relative_error
 from jfuse.verification.locate.local_errors import LocalStep, Walk
 from jfuse.verification.locate.rounding import rounding_of
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from jfuse.ir.graph import Const, Eqn, Source
 from jfuse.ir.text import format_eqn
+from jfuse.records.verification import EquationError
 from jfuse.verification.locate.local_errors import LocalStep
-from jfuse.verification.result import EquationError
 from jfuse.verification.runners.node_values import Value
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "while", "cond", "body", "then", "else")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jfuse.measure import Measure
+from jfuse.base.measure import Measure
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jfuse.ir.graph import Program
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.quantization.real_graph import Activations
-from jfuse.report import Difference
+from jfuse.records.conversion import Difference
 from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.tolerance import is_rounded_file, tolerance_of
 from jfuse.verification.matched_sides import MatchedSides

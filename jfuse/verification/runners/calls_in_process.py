@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Program
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.worker import LiteRtFailed
 from jfuse.verification.runners.in_litert import ordinal
 from jfuse.verification.runners.one_by_one import one_by_one

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.ir.dims import symbol
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import concrete

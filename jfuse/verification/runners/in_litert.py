@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Program
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_workers import LiteRtWorkers

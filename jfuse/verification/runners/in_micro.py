@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.running.micro import MicroInterpreter, has_micro
 from jfuse.verification.runners.calls_in_process import InProcess
 

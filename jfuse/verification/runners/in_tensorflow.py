@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import KernelFailed, VerifyFailed
+from jfuse.base.errors import KernelFailed, VerifyFailed
+from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.frontends.sources import Imported
 from jfuse.frontends.tensorflow.live_function import live_variables
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.ir.graph import Program
 from jfuse.ir.states import first_states
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.verification.runners.joined import can_be_joined, run_joined
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.runners.tensorflow_calls import called

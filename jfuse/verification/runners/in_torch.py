@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.frontends.imported_functions import SourceFunction
 from jfuse.verification.runners.joined import can_be_joined, run_joined
 from jfuse.verification.runners.one_by_one import StatelessCalls, one_by_one

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jfuse.base.measure import relative_error
 from jfuse.ir.dims import is_known
-from jfuse.measure import relative_error
 from jfuse.verification.subject import Arrays, Interface
 
 _ALIKE = 1e-4  # what sums in another order may make of a sample when others stand beside it

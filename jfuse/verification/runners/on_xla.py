@@ -10,12 +10,12 @@ from typing import Protocol
 import jax
 import numpy as np
 
+from jfuse.base.limits import Limits
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.walk import all_eqns
-from jfuse.limits import Limits
-from jfuse.report import Report
+from jfuse.records.conversion import Report
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
 from jfuse.running.partition import Integers

@@ -8,7 +8,7 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.running.processes import of_all_processes, own_share
 from jfuse.verification.subject import Arrays
 

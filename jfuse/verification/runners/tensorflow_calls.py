@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jfuse.errors import NoEnd
-from jfuse.limits import Limits
+from jfuse.base.errors import NoEnd
+from jfuse.base.limits import Limits
 from jfuse.running.waiting import waited_for
 
 _LOOPS = frozenset(("While", "StatelessWhile", "NextIteration", "RefNextIteration"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Shape, is_known, product, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops

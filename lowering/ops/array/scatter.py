@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known, product, same
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp

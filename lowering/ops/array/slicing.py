@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Var
 from jfuse.kernels import ops

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import agreed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import floor_divided, is_known, product, same
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import as_atom, producer

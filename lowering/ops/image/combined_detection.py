@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType

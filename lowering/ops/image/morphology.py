@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.math.segment import lowest

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops

@@ -9,7 +9,7 @@ from functools import reduce
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Shape, product, same
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from jax.core import max_dim, min_dim
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known, product, same
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array

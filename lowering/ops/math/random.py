@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.types import DType
 from jfuse.kernels import ops

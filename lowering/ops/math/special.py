@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType

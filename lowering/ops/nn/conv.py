@@ -8,7 +8,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import agreed

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, Shape, floor_divided, is_known, symbols_in
 from jfuse.ir.graph import Var
 from jfuse.kernels import ops

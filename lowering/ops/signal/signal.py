@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Const
 from jfuse.ir.trace import producer

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.graph import Op, Var
 from jfuse.kernels import ops
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.kernels import ops
 from jfuse.kernels.control import EXACT, composite

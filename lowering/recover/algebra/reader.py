@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, NotFused
+from jfuse.base.errors import JfuseError, NotFused
 from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var

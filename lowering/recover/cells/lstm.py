@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.graph import Atom, Var
 from jfuse.ir.types import DType
 from jfuse.lowering.recover.algebra.activations import ODD, activated, sigmoid_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.graph import Var
 from jfuse.ir.types import DType
 from jfuse.lowering.recover.algebra.activations import entering_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NoReturn
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.graph import Var
 from jfuse.lowering.recover.algebra.activations import activation_of, sigmoid_of
 from jfuse.lowering.recover.algebra.expressions import Activation, Clamp, Expr, Leaf, Opaque, divided, parts, terms_of

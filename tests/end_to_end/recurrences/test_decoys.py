@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from tests.end_to_end.invokes import TOLERANCE, check_invokes
 from tests.end_to_end.recurrences.test_recurrent import fused_counts
 from tests.models.decoys import decoys_loops, decoys_lstm, decoys_other

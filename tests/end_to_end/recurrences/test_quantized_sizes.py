@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.passes.scans.to_loops.loop_cost import ROOMS, LoopSize, smallest
 from tests.models.keras_libraries import awake
 
@@ -104,7 +104,7 @@ def test_the_smallest_form() -> None:
 def test_a_recipe_that_does_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
     model = awake(keras.Sequential([keras.Input((8,), batch_size=1), layers.Dense(9)]))
     source = jfuse.load(model)
-    with caplog.at_level("WARNING", logger="jfuse.quantized_sizes"):
+    with caplog.at_level("WARNING", logger="jfuse.api.quantized_sizes"):
         lite = jfuse.lower(source, quantize="dynamic")
     (warning,) = lite.report.warnings
     size = f"{lite.size_bytes:,} bytes, {jfuse.lower(source).size_bytes:,} in floats"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jfuse
+from jfuse.base.measure import relative_error
 from jfuse.frontends.tensorflow.signature import TfSignature
-from jfuse.measure import relative_error
 from jfuse.model import Model
 from jfuse.proof.inputs import size_choices
 from jfuse.verification.runners.in_tensorflow import run_tensorflow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from jfuse.model import Model
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.targets.compiled_model import in_variable_tensors

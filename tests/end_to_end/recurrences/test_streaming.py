@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from tests.models.keras_libraries import LIBRARIES, awake
 from tests.slow import slow_but

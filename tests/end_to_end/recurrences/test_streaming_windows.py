@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from jfuse.passes.options import StateMode
 from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.recurrences.test_streaming import stems

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.running.interpreter import LiteRt
 
 _TABLE = np.random.default_rng(0).standard_normal((16, 4)).astype(np.float32)

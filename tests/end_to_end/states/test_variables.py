@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.measure import relative_error
+from jfuse.base.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow, variables_restored
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood, open_bundle
 
 RNG = np.random.default_rng(0)

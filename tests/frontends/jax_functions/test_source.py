@@ -13,7 +13,7 @@ import pytest
 
 import jfuse
 from jfuse import ops
-from jfuse.errors import ImportFailed, LowerError, VerifyFailed
+from jfuse.base.errors import ImportFailed, LowerError, VerifyFailed
 from tests.frontends.jax_functions.rows import B, f32, i32
 
 

@@ -13,7 +13,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from tests.frontends.jax_functions.rows import B, T, f32
 from tests.frontends.jax_functions.test_primitives import FAMILIES, drawn
 

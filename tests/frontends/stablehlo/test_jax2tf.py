@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from tests.end_to_end.invokes import check_invokes
 from tests.frontends.stablehlo.test_exported import U, W
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from tests.frontends.against_tensorflow import check_model, spec
 from tests.models import other
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Const, Graph
 from tests.frontends.against_tensorflow import check_model, spec
 

@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
+from jfuse.base.measure import relative_error
 from jfuse.frontends.tensorflow.functional import functional_library, functional_nodes
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
-from jfuse.measure import relative_error
 from jfuse.tf_nodes.messages import as_own
 from tests.frontends.against_tensorflow import TOLERANCE, spec
 from tests.models import tf1

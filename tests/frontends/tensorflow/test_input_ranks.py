@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 
 WEIGHTS = np.ones((3, 4), np.float32)
 FILTERS = np.ones((3, 3, 3, 4), np.float32)

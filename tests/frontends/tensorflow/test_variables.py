@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.frontends.tensorflow.variables import borrow_array
 from jfuse.ir.graph import Const
 from jfuse.ir.walk import all_eqns

@@ -14,7 +14,7 @@ import pytest
 
 import jfuse
 from jfuse import ops
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.base.errors import ImportFailed, LowerError
 
 torch: Any = pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Const, Graph, Var

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError, RuleError, TypeMismatch
+from jfuse.base.errors import JfuseError, RuleError, TypeMismatch
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import is_known, symbol
 from jfuse.ir.evaluate import evaluate

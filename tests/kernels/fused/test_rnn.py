@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph

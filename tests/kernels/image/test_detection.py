@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.check import check_graph
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.trace import trace_graph

@@ -10,12 +10,12 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from bench.runtimes import emulated
+from jfuse.base.limits import Limits
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import Rounding
 from jfuse.kernels.core.op import TflOp
-from jfuse.limits import Limits
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.programs.device import Device
 from jfuse.running.runner import Runner

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.kernels import ops

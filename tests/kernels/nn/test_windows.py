@@ -11,7 +11,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from jax import lax
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import substitute_dim, symbol
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.trace import trace_graph

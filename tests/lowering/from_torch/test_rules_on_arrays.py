@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.base.errors import ImportFailed
 from jfuse.ir.types import DType
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.from_torch.promotion import common_type

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError, TypeMismatch
+from jfuse.base.errors import LowerError, TypeMismatch
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Const, Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType

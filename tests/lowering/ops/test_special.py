@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.lowering.ops.math.special import lower_erf, lower_erfc

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.graph import Graph, Var
 from jfuse.ir.trace import trace_graph

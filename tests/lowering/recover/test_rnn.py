@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.recover.cells.rnn import recover_rnn

@@ -13,7 +13,7 @@ from ai_edge_litert.interpreter import Interpreter
 from flatbuffers import flexbuffers
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 
 _WARPED = 'name: "acme.warp" attr { key: "factor" value { f: 2.5 } } attr { key: "tfl_fusable_op" value { b: true } }'
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import RuleError
+from jfuse.base.errors import RuleError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate

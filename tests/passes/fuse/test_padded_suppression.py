@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.lowering.composites.suppression import fuse_padded_suppression
 from tests.end_to_end.invokes import check_invokes
 

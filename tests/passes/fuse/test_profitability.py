@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import JfuseError, NotFused
+from jfuse.base.errors import JfuseError, NotFused
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import trace_graph

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import jfuse
 from jfuse import ops
+from jfuse.base.errors import LowerError
 from jfuse.cli.app import app
-from jfuse.errors import LowerError
 from jfuse.lowering.rules import Rule
 
 SPEC = tf.TensorSpec([None, 3], tf.float32, name="x")

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Source
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.opaque_ops.tf_op import TfOp

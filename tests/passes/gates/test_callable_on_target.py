@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.running.micro import has_micro
 
 FIXED, OPEN = (tf.TensorSpec([n, 3], tf.float32, name="x") for n in (2, None))

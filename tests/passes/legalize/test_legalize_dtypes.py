@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.measure import relative_error
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
@@ -17,7 +18,6 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
-from jfuse.measure import relative_error
 from jfuse.passes.context import Context
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.promote_loops import promote_loops

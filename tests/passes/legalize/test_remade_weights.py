@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.noise import noise_of
 from tests.models.keras_libraries import awake

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Program
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.quantization.real_numbers import as_real

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Const, Eqn, Program
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels import ops
 from jfuse.passes.quantize.grids import grid_scale

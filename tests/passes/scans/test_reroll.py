@@ -12,13 +12,13 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.measure import relative_error
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Const, Eqn, Graph
 from jfuse.ir.text import format_graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.walk import all_eqns, all_graphs
 from jfuse.kernels import ops
-from jfuse.measure import relative_error
 from jfuse.passes.scans.reroll.reroll import reroll
 from jfuse.running.runner import Runner
 from tests import cells

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.measure import relative_error
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.walk import all_eqns
-from jfuse.measure import relative_error
 from jfuse.passes.context import Context
 from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.running.runner import Runner

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate

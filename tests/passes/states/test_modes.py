@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var

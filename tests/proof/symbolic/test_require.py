@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.errors import JfuseError
 from jfuse.cli.spelling import as_options
-from jfuse.errors import JfuseError
 from tests.cells import weights
 
 W, R, B = weights(3, 4), weights(4, 4), weights(4)

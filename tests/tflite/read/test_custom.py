@@ -11,7 +11,7 @@ import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
 
 import jfuse
-from jfuse.errors import BadFlatbuffer, LowerError
+from jfuse.base.errors import BadFlatbuffer, LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import SymbolNames
 from jfuse.ir.graph import Program

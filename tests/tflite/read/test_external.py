@@ -14,7 +14,7 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
-from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
+from jfuse.base.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
 from jfuse.ir.graph import Const
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes

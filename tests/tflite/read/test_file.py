@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
-from jfuse.files import write_atomic
+from jfuse.base.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
+from jfuse.base.files import write_atomic
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import SymbolNames, symbol
 from jfuse.ir.evaluate import evaluate

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Program
 from jfuse.kernels import ops
 from jfuse.tflite.read.file import load_tflite

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.check import check_graph
 from jfuse.ir.parser import parse_program
 from jfuse.ir.trace import active_trace, trace_graph
@@ -17,7 +17,7 @@ from jfuse.kernels import ops
 from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.passes.context import Context
 from jfuse.passes.pipeline import run_pipeline
-from jfuse.report import Report
+from jfuse.records.conversion import Report
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import dense, f32, i32, loop, program

@@ -12,7 +12,7 @@ import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
 
 import jfuse
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.types import DType
 from jfuse.running.interpreter import LiteRt
 from tests.tflite.programs import f32, program

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns

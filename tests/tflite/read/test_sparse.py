@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Source, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.sparse import SparseConst, Sparsity

@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 import jfuse
-from jfuse.errors import BadFlatbuffer, JfuseError, LowerError
+from jfuse.base.errors import BadFlatbuffer, JfuseError, LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Const, FileFacts, Program, Signature, State
 from jfuse.ir.parser import parse_program

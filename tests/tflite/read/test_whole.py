@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer, LowerError
+from jfuse.base.errors import BadFlatbuffer, LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, Source, State, Var
 from jfuse.ir.quantization import Quantization

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from jfuse.errors import LowerError, RuleError
+from jfuse.base.errors import LowerError, RuleError
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import control, ops

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Eqn, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.trace import trace_graph

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import JfuseError, LowerError
+from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.graph import Eqn
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError, LowerError
-from jfuse.files import write_atomic
+from jfuse.base.errors import JfuseError, LowerError
+from jfuse.base.files import write_atomic
 from jfuse.ir.graph import Const, Program, Source, Var
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType

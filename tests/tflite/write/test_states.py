@@ -12,7 +12,7 @@ import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from jfuse.errors import BadFlatbuffer
+from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Const, Program, Signature, State
 from jfuse.ir.parser import parse_program
 from jfuse.ir.trace import trace_graph

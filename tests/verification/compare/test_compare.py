@@ -14,12 +14,12 @@ import tensorflow as tf
 
 import jfuse
 from jfuse import sides as parties
+from jfuse.base.measure import Measure, relative_error
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State
 from jfuse.ir.states import first_states
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.measure import Measure, relative_error
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.read_back import reads_back
 from jfuse.verification.compare.tolerance import tolerance_of

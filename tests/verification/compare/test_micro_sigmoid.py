@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jfuse.base.measure import Measure
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.measure import Measure
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.micro_sigmoid import MicroSigmoid
 from jfuse.verification.compare.tolerance import Tolerance

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.graph import Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.proof.samples import Padded
-from jfuse.report import PaddingPromise
+from jfuse.records.conversion import PaddingPromise
 from jfuse.verification.inputs.padded_inputs import keep_promises
 
 

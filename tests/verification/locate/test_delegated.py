@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.kernels import ops
 from jfuse.model import Model

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jfuse.base.measure import relative_error
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
-from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.errors import VerifyFailed
-from jfuse.verification.result import Verification
+from jfuse.base.errors import VerifyFailed
+from jfuse.records.verification import Verification
 from tests.verification.quantized.official_files import model, official, samples
 from tests.verification.quantized.planted import (
     Opened,

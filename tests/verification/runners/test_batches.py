@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jfuse.errors import VerifyFailed
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops

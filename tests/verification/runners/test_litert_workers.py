@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import jfuse
+from jfuse.base.limits import Limits
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.limits import Limits
 from jfuse.running.litert_worker.messages import PROGRESS, Messages
 from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.patience import Patience

@@ -22,7 +22,7 @@ if processes > 1:
 import numpy as np
 import jfuse
 from jfuse.kernels import ops
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.statistics import Observed
 from jfuse.running.processes import of_all_processes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.trace import as_atom

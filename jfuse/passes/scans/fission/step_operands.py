@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from jfuse.errors import TypeMismatch
+from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, same
 from jfuse.ir.graph import Eqn, Var
 from jfuse.ir.types import TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jfuse.errors import JfuseError
+from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.types import DType, TensorType

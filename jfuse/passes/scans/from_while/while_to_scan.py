@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError, NotFused
+from jfuse.base.errors import LowerError, NotFused
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
@@ -26,7 +26,7 @@ from jfuse.passes.scans.from_while.range_reads import with_rows_for_ranges
 from jfuse.passes.scans.from_while.row_access import RowRead, Write, rows
 from jfuse.passes.scans.from_while.schedule import Scheduled, scheduled
 from jfuse.passes.scans.from_while.step_index import Counting, Index, counters_of, limits_of
-from jfuse.report import Refusal
+from jfuse.records.conversion import Refusal
 
 
 def while_to_scan(graph: Graph, ctx: Context) -> Graph:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jfuse.errors import NotFused
+from jfuse.base.errors import NotFused
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import producers, substitute_graph

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import as_atom
@@ -37,7 +37,7 @@ from jfuse.passes.scans.to_loops.loop_cost import (
 )
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import COMPUTED, Homes, empty, spread
-from jfuse.report import LoopForm
+from jfuse.records.conversion import LoopForm
 
 _REPEATING = (ops.fill, ops.tile, ops.broadcast_to)
 Choice = Callable[[LoopSize, Room], LoopSpelling]

@@ -1,0 +1,1 @@
+"""The public functions, each in a file of its name."""

@@ -1,0 +1,178 @@
+"""Loading: any source as a jfuse program, and the text of a model as the model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jfuse.base.errors import JfuseError, shown
+from jfuse.base.last_resort import only_jfuse_errors
+from jfuse.base.limits import DEFAULT_LIMITS, Limits, need_limits
+from jfuse.base.option_values import names_of, several
+from jfuse.frontends.imported_functions import ImportedFunctions
+from jfuse.frontends.jax_functions.source import DEFAULT_KEY, import_functions, is_jax_source, jax_signatures
+from jfuse.frontends.nan_weights import notes_on_file
+from jfuse.frontends.pytorch import is_torch_source
+from jfuse.frontends.selection import Selection
+from jfuse.frontends.sources import import_tensorflow
+from jfuse.frontends.torch_modules.source import import_modules
+from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.parser import is_program, parse_program
+from jfuse.ir.parser import parse as parse_graph
+from jfuse.ir.states import with_explicit_states
+from jfuse.ir.text import constants_of
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels.control import composite
+from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rules import Rule
+from jfuse.model import Model
+from jfuse.records.conversion import Report
+from jfuse.running.runner import running_notes
+from jfuse.tflite.read.file import load_tflite
+
+
+@only_jfuse_errors("loading")
+def load(
+    source: Any,
+    specs: Any = None,
+    *,
+    params: Any = None,
+    mutable: Sequence[str] | bool | None = None,
+    dynamic_shapes: Any = None,
+    signatures: Sequence[str] | None = None,
+    input_signature: Sequence[Any] | None = None,
+    input_tensors: Sequence[str] | None = None,
+    output_tensors: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
+    rules: Iterable[Rule] = (),
+    custom_ops: Collection[str] = (),
+    unsafe: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Model:
+    """The model in `source` as a jfuse program, composites with their bodies.
+
+    source: path of a SavedModel folder, a `.keras`, `.h5` or `.tflite` file, or the bytes of a `.tflite` file; a Keras
+        3 or tf_keras model; a tf.Module, or what tf.saved_model.load gives; a tf.function; a concrete function, or a
+        sequence or mapping (signature key -> function) of them; a GraphDef, or the path of a `.pb` file with one; a
+        function of jax arrays, or what jax.export or jax.make_jaxpr made of one, or a mapping (signature key ->
+        function) of them; a `jfuse.ir.Program`, or a `jfuse.ir.Graph`, which becomes the only signature;
+        a torch.nn.Module in eval mode, or such a mapping of them, an ExportedProgram, or the path of a `.pt2` file.
+    specs: what a jax function takes: a sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or
+        arrays, nested as the function wants them; sizes of `jax.export.symbolic_shape` stay open. For a mapping of
+        functions a mapping of such. A module takes tensors as well, None for sizes that stay open, and values that are
+        no tensors.
+    params: the first argument of a jax function, whose arrays become constants of the file.
+    mutable: keys of `params` whose arrays go on from call to call, True for all; the function returns its results and
+        a mapping of their new values. Of a module of flax.nnx: the types of variables that do, by default all that it
+        writes.
+    dynamic_shapes: which sizes of a module's tensors stay open, as torch.export.export takes it.
+    signatures: keys to load; None for all.
+    input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
+    input_tensors, output_tensors: names of tensors of a GraphDef; by default its inputs are the placeholders that the
+        outputs need.
+    shapes: sizes for the open dimensions of inputs, by input name, None for those that stay as they are; the whole
+        shape where the source leaves the rank open: `{"x": (1, 49, 40)}`.
+    batch: the size of the first dimension of every input where it is open.
+    custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
+    unsafe: let a file run code of its own and work on other files of this machine (SECURITY.md); for authors you trust.
+    limits: what reading a file, and a call of it on XLA, in LiteRT and in TensorFlow, may take.
+    Raises ImportFailed, BadFlatbuffer.
+    """
+    selection = Selection(
+        signatures,
+        input_signature,
+        input_tensors,
+        output_tensors,
+        shapes,
+        batch,
+        specs,
+        params,
+        dynamic_shapes,
+        mutable,
+    )
+    return load_selected(source, selection, rules=rules, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
+
+
+@only_jfuse_errors("loading")
+def load_selected(
+    source: Any,
+    selection: Selection,
+    *,
+    rules: Iterable[Rule] = (),
+    custom_ops: Collection[str] = (),
+    unsafe: bool,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Model:
+    """`load` with the options about the part of the source in one value."""
+    need_limits(limits)
+    rules = several("rules=", rules, "rules")
+    custom_ops = names_of("custom_ops=", custom_ops) or ()
+    in_memory = isinstance(source, bytes | bytearray | memoryview)
+    if in_memory or (isinstance(source, str | Path) and Path(source).suffix == ".tflite"):
+        if not in_memory and not Path(source).is_file():
+            raise JfuseError(f"{source} does not exist")
+        if selection.shapes or selection.batch is not None:
+            found = "a file's bytes" if in_memory else str(source)
+            raise JfuseError("shapes= and batch= are of what becomes a file, not of a file", found=found)
+        program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
+        return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
+    if isinstance(source, Program | Graph):
+        return Model(source if isinstance(source, Program) else _program_of(source))
+    known = default_rules().extended(rules)
+    functions: ImportedFunctions | None = None
+    if is_torch_source(source):
+        functions = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)
+    elif is_jax_source(source, selection):
+        functions = import_functions(jax_signatures(source, selection), known.lowers_jax, selection.params)
+    if functions is not None:
+        program = with_explicit_states(functions.program, functions.explicit_states)
+        return Model(program, report=Report(notes=list(functions.notes)), functions=functions)
+    imported = import_tensorflow(source, known.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
+    _need_nodes_of(custom_ops, imported.program)
+    report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
+    foreign = isinstance(source, str | Path)  # loops of a file may never end, on XLA either
+    return Model(imported.program, imported, report, limits=limits if foreign else None)
+
+
+@only_jfuse_errors("parsing")
+def parse(text: str, *, consts: Model | Program | Graph | Mapping[str, np.ndarray] | None = None) -> Model | Graph:
+    """The model that prints as `text`, or the graph, where it is the text of one graph.
+
+    consts: where the constants are that print by digest: a model, program or graph that has them, as the one that was
+        printed, or arrays by digest.
+    Raises JfuseError with line and column where the text is none of either, or does not check.
+    """
+    if not isinstance(text, str):
+        raise JfuseError("what is parsed is text", found=shown(text))
+    consts = consts.program if isinstance(consts, Model) else consts
+    arrays = constants_of(consts) if isinstance(consts, Program | Graph) else consts
+    if is_program(text):
+        return Model(parse_program(text, consts=arrays))
+    return parse_graph(text, consts=arrays)
+
+
+def _program_of(graph: Graph) -> Program:
+    """A graph as the only signature; inputs have the names of their Vars."""
+    graph.check()
+    names = [var.name or f"input_{i}" for i, var in enumerate(graph.inputs)]
+    if len(set(names)) != len(names):
+        raise JfuseError("two inputs of the graph have one name", found=names)
+    outputs = tuple(f"output_{i}" for i in range(len(graph.outputs)))
+    return Program((Signature(DEFAULT_KEY, graph, tuple(names), outputs),))
+
+
+def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
+    """Raise JfuseError for names of which the program has no opaque node and no marked function."""
+    eqns = [e for graph in program.graphs() for e in all_eqns(graph)]
+    found = {e.op.tf_name for e in eqns if e.op.tf_name is not None}
+    unknown = sorted(set(custom_ops) - found - {e.params["name"] for e in eqns if e.op is composite})
+    if unknown:
+        raise JfuseError(
+            f"custom_ops= names {', '.join(unknown)}, of which the model has no node that its results need",
+            expected="names of TensorFlow ops, or of marked functions"
+            + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
+        )

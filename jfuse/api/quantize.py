@@ -1,0 +1,176 @@
+"""`quantize`: a model in fewer bits; `quantize_report`: where a quantized file loses precision, whoever wrote it."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jfuse.api.load import load
+from jfuse.api.lower import lower, lowered
+from jfuse.api.quantized_sizes import source_bytes
+from jfuse.base.errors import JfuseError
+from jfuse.base.last_resort import only_jfuse_errors
+from jfuse.base.limits import DEFAULT_LIMITS
+from jfuse.model import Model
+from jfuse.passes.context import OnStage
+from jfuse.passes.options import (
+    Loop,
+    LoweringOptions,
+    Preference,
+    QuantizationOptions,
+    RecurrenceOptions,
+)
+from jfuse.passes.own import Pass
+from jfuse.passes.pipeline import PipelineStep, with_own
+from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
+from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe_json import recipe_of
+from jfuse.quantization.recipe_names import RecipeName
+from jfuse.quantization.statistics import Statistics
+from jfuse.running.loaded_file import asked
+from jfuse.running.programs.device import Device
+from jfuse.tflite.associated_files import with_files_of
+from jfuse.tflite.mapped_file import read_file
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.names import TargetName
+from jfuse.verification.allocation import need_allocation
+from jfuse.verification.latency import latency_of
+from jfuse.verification.noise import noise_of, unmeasured
+from jfuse.verification.quantization_noise.measured import measured
+from jfuse.verification.quantization_noise.pairs import computes_with_integers
+from jfuse.verification.quantization_noise.reached import reaching
+from jfuse.verification.quantization_noise.report import QuantizeReport
+from jfuse.verification.quantization_noise.search import Goal
+
+
+@only_jfuse_errors("quantization")
+def quantize(
+    source: Any,
+    recipe: Recipe | RecipeName | Path,
+    calibration: CalibrationData = None,
+    *,
+    target: Mapping[str, Any] | TargetName | Sequence[TargetName] | None = None,
+    passes: Sequence[Pass | Callable[..., Any]] = (),
+    loop: Loop = RecurrenceOptions.loop,
+    prefer: Preference = RecurrenceOptions.prefer,
+    strict: bool = LoweringOptions.strict,
+    verify: bool = True,
+    device: str | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
+    unsafe: bool = False,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """A model in the numbers that a recipe asks for; `result.unquantized` is the same in floats.
+
+    source: a Model, as `load` or `lower` gave it, the path of a float .tflite file, or anything else that `load` takes.
+    recipe, calibration: as `lower` has `quantize` and `calibration`. shapes, batch, unsafe: as in `load`.
+    target: how good the file has to be, as {"snr_db": 30}, of its worst output in LiteRT against the float model's, or
+        {"accuracy_drop": 0.005, "metric": function}: the function takes all outputs by name, calls along a new first
+        axis, and gives a number that may be less by so much than for the float model's. The operators are left float
+        that are needed for it, as few as possible; `report.notes` says which and why. It takes a model of one signature
+        without states, and the first 32 items of the calibration data, but all of them for a function, which may so
+        compare them with labels; they are kept in memory. Or the name of a runtime or several, as `lower` has
+        it: the file is written for them.
+    passes: as `lower` has them. loop, prefer: as there. By default the loops of a .tflite file stay in the form that
+        they have.
+    strict: a recipe that makes nothing smaller is an error, beside what `lower` has; else `report.warnings` tells it.
+    verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: the noise is
+        measured there as well.
+
+    Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
+    """
+    wanted = None if target is None or isinstance(target, Sequence) else Goal.of(target)
+    there = None if device is None else Device(device)
+    about = None if there is None else asked(there)  # before anything slow
+    named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
+    on_stage("import")
+    if isinstance(source, Model) and (shapes or batch is not None):
+        raise JfuseError("shapes= and batch= are of what is loaded", remedy="jfuse.load(source, shapes=…, batch=…)")
+    model = source if isinstance(source, Model) else load(source, shapes=shapes, batch=batch, unsafe=unsafe)
+    data = repeatable(calibration)
+    options = LoweringOptions(
+        recurrence=RecurrenceOptions(loop=loop, prefer=prefer),
+        quantization=QuantizationOptions(named, data, source_bytes=source_bytes(source)),
+        target=target if isinstance(target, Sequence) else LoweringOptions.target,
+        strict=strict,
+    )
+    steps = with_own(passes)
+    lite = lowered(model, options, steps, on_stage)
+    if wanted is not None:
+        on_stage("search")
+        known = lite.statistics
+        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, options, steps, known, *how))
+    on_stage("export")
+    if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
+        carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
+        lite = lite.with_bytes(carried, lite.report)
+    lite.report.size_bytes = lite.size_bytes
+    if verify and lite.unquantized is not None:
+        on_stage("verify")
+        started = time.perf_counter()
+        lite.report.noise = noise_of(lite, lite.unquantized, data, there)
+        lite.report.notes += [] if about is None else [f"the noise was also measured on {about}"]
+        lite.report.notes += unmeasured(lite.program)
+        lite.report.latency = latency_of(lite, lite.unquantized)
+        lite.report.seconds["verify"] = time.perf_counter() - started
+    elif target_named(options.target).in_interpreter:
+        lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
+    return lite
+
+
+def _again(
+    model: Model,
+    options: LoweringOptions,
+    steps: tuple[PipelineStep, ...],
+    known: Statistics | None,
+    recipe: Recipe,
+    measured: bool,
+) -> Model:
+    """What `lowered` gives for another recipe.   known: what the data were, as far as it goes"""
+    changed = replace(options.quantization, recipe=recipe, known=known, measured=measured)
+    return lowered(model, replace(options, quantization=changed, strict=False), steps, lambda stage: None)
+
+
+@only_jfuse_errors("the quantization report")
+def quantize_report(
+    model: Any, against: Any = None, data: CalibrationData = RANDOM, *, unsafe: bool = False
+) -> QuantizeReport:
+    """What each equation of a quantized model adds to its noise, and how its values arrive: ranked, with names.
+
+    model: a Model that was quantized, or the path of a .tflite file, whoever wrote it: in int8, int16, with integer
+        weights beside floats, or in f16.
+    against: the same in floats: a .tflite file, a Model, or anything that `jfuse.load` takes, which is lowered first.
+        By default `model.unquantized`. Values stand for each other by operands, names and places; `unmatched` of the
+        result says of what that is not known.
+    data: real inputs, as `calibration` of `jfuse.quantize`; by default drawn ones. unsafe: as `jfuse.load` has it.
+
+    All is computed on XLA, both models and every equation by itself as one program over many samples; operators for
+    whose types there is no integer body run in LiteRT. Raises JfuseError where the two take other inputs.
+    """
+    quantized = model if isinstance(model, Model) else load(model, unsafe=unsafe)
+    floats = quantized.unquantized if against is None else against
+    if floats is None:
+        raise JfuseError(
+            "a quantized file alone does not tell what it should answer", remedy="against=, the model in floats"
+        )
+    is_lowered = against is None or (isinstance(against, str | Path) and Path(against).suffix == ".tflite")
+    reference = floats if isinstance(floats, Model) else load(floats, unsafe=unsafe)
+    reference = reference if is_lowered else lower(reference)
+    if any(map(computes_with_integers, reference.program.graphs())):
+        raise JfuseError(
+            "the model to compare against computes with integers",
+            expected="the quantized model first, then the same model in floats",
+        )
+    report = measured(quantized.program, reference.program, data)
+    report.subject, report.reference = _text(model, "the quantized model"), _text(against, "the float model")
+    return report
+
+
+def _text(given: Any, otherwise: str) -> str:
+    return str(given) if isinstance(given, str | Path) else otherwise

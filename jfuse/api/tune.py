@@ -1,0 +1,208 @@
+"""`jfuse.tune`: each recurrence in the form that was measured to be the fastest, here or on a device."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jfuse.api.benchmark_output import benchmark_times
+from jfuse.api.load import load
+from jfuse.api.lower import lower
+from jfuse.api.verify import verify as compare
+from jfuse.base.errors import JfuseError
+from jfuse.base.files import write_atomic
+from jfuse.base.last_resort import only_jfuse_errors
+from jfuse.base.option_values import path_of, real, several
+from jfuse.model import Model
+from jfuse.passes.context import OnStage
+from jfuse.passes.options import (
+    FUSED,
+    Loop,
+    LoweringOptions,
+    Padding,
+    RecurrenceOptions,
+    State,
+)
+from jfuse.records.conversion import Report, Tuned
+from jfuse.running.loaded_file import asked
+from jfuse.running.programs.device import Device
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.names import TargetName
+from jfuse.verification.file_times import SECONDS, timed
+
+_MOST = 6  # forms of one recurrence that are measured
+_FAR = 4.0  # times the expected time of the fastest form: what the cost model puts beyond is not measured
+_LONGEST_S = 3600.0
+_CHOSEN = "chosen"
+
+
+@only_jfuse_errors("tuning")
+def tune(
+    source: Any,
+    *,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
+    signatures: Sequence[str] | None = None,
+    state: State = RecurrenceOptions.state,
+    padding: Padding | None = RecurrenceOptions.padding,
+    loop: Loop = RecurrenceOptions.loop,
+    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
+    timings: Sequence[str | Path] = (),
+    candidates: str | Path | None = None,
+    device: str | None = None,
+    verify: bool = True,
+    seconds: float = SECONDS,
+    unsafe: bool = False,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """The model with each recurrence in its fastest form: fused, straight code, or WHILE with several steps a turn.
+
+    Each form of one recurrence at a time is written and the whole file timed in LiteRT on this machine, in a process of
+    its own, beside the others: they take turns. `report.tuned` has the times.
+
+    source, shapes, batch, signatures, unsafe: as in `load`. state, padding, loop, target: as in `lower`.
+    candidates: a folder; the files that are timed are written there, to be timed on a device.
+    timings: files with what LiteRT's benchmark_model printed on a device for these candidates, instead of timing here.
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed
+        there, and the result is compared there, too.
+    verify: compare the result with the source, as `convert` does. seconds: of calls for each file.
+    Raises JfuseError where timings tell nothing of this model's candidates.
+    """
+    real("seconds=", seconds, most=_LONGEST_S)
+    logs = [path_of("timings=", log) for log in several("timings=", timings, "paths")]
+    if logs and device is not None:
+        raise JfuseError("timings= are of another device than device=", remedy="one of the two")
+    there = None if device is None else Device(device)
+    about = None if there is None else asked(there)  # before anything slow
+    folder = None if candidates is None else path_of("candidates=", candidates)
+    on_stage("import")
+    model = load(source, shapes=shapes, batch=batch, signatures=signatures, unsafe=unsafe)
+    tuning = _Tuning(model, {"state": state, "padding": padding, "loop": loop, "target": target}, on_stage)
+    files = tuning.files
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            write_atomic(folder / f"{name}.tflite", data)
+    if logs:
+        result = tuning.best(_given(benchmark_times(logs), files), "on the device")
+    elif there is not None and target_named(target).is_timed_here:
+        on_stage("measure")
+        times = timed(files, tuning.default.program, seconds, device=there)
+        result = tuning.best({n: (t.microseconds, t.ratio) for n, t in times.items()}, f"in LiteRT on {about}")
+    elif not target_named(target).in_interpreter:
+        told = f"LiteRT's times on this machine say nothing of {target_named(target).name}"
+        result = tuning.untimed(f"nothing was timed: {told}")
+    else:
+        on_stage("measure")
+        times = timed(files, tuning.default.program, seconds)
+        result = tuning.best({n: (t.microseconds, t.ratio) for n, t in times.items()}, "in LiteRT on this machine")
+    if verify:
+        on_stage("verify")
+        is_file = isinstance(source, str | Path) and Path(source).suffix == ".tflite"
+        _compared(result, source if is_file else None, device)
+    return result
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One recurrence in one form: the name of its file."""
+
+    source: str
+    form: str
+    name: str
+
+
+class _Tuning:
+    """A model in all forms of its recurrences; `files` has their bytes by name, first the one that jfuse chooses."""
+
+    def __init__(self, model: Model, options: Mapping[str, Any], on_stage: OnStage) -> None:
+        self._model = model
+        self._options = options
+        self._on_stage = on_stage
+        self.default = self._lowered({})
+        data = self.default.to_bytes()
+        self.files = {f"{_CHOSEN}-{_digest(data)}": data}
+        self._candidates = [
+            self._candidate(number, source, form)
+            for number, (source, forms) in enumerate(_recurrences(self.default.report).items())
+            for form in forms
+        ]
+
+    def best(self, times: Mapping[str, tuple[float, float]], where: str) -> Model:
+        """The model with each recurrence in the form that took least.   times: microseconds and ratio, by name"""
+        tuned = []
+        for source in dict.fromkeys(c.source for c in self._candidates):
+            known = {c.form: times[c.name] for c in self._candidates if c.source == source and c.name in times}
+            if known:
+                chosen = min(known, key=lambda form: known[form][1])
+                found = ({form: t[i] for form, t in known.items()} for i in (0, 1))
+                tuned.append(Tuned(source, chosen, *found))
+        forms = {t.source: t.chosen for t in tuned}
+        result = self._lowered(forms) if forms else self.default
+        result.report.tuned = tuned
+        told = f"forms were timed {where}" if tuned else "there is no recurrence with more than one form"
+        return _reported(result, told)
+
+    def untimed(self, why: str) -> Model:
+        """The model as jfuse chooses, and why nothing was timed."""
+        return _reported(self.default, why)
+
+    def _lowered(self, forms: Mapping[str, str]) -> Model:
+        return lower(self._model, forms=forms, on_stage=self._on_stage, **self._options)
+
+    def _candidate(self, number: int, source: str, form: str) -> _Candidate:
+        """A recurrence in a form; its file is an earlier one where that has the same bytes."""
+        data = self._lowered({source: form}).to_bytes()
+        same = next((name for name, known in self.files.items() if known == data), None)
+        name = same or f"r{number}-{form}-{_digest(data)}"
+        self.files[name] = data
+        return _Candidate(source, form, name)
+
+
+def _recurrences(report: Report) -> dict[str, list[str]]:
+    """The recurrences by source, and the forms of each that may be the fastest by the cost model."""
+    expected = {x.source: dict(x.forms) for x in reversed(report.loops)}
+    expected |= {
+        f.source: {FUSED: f.speed.fused_microseconds, **f.speed.forms} for f in report.fused if f.speed is not None
+    }
+    found = {source: _near(forms) for source, forms in expected.items()}
+    return {source: forms for source, forms in found.items() if len(forms) > 1}
+
+
+def _near(expected: Mapping[str, float]) -> list[str]:
+    ranked = sorted(expected, key=lambda form: (form != FUSED, expected[form]))
+    least = min(expected.values(), default=0.0)
+    return [form for form in ranked if form == FUSED or expected[form] <= _FAR * least][:_MOST]
+
+
+def _given(times: Mapping[str, float], files: Mapping[str, bytes]) -> dict[str, tuple[float, float]]:
+    """The times of a device as microseconds and times of the file that jfuse chooses."""
+    chosen = next(iter(files))
+    if chosen not in times or len(times.keys() & files.keys()) < min(2, len(files)):
+        raise JfuseError(
+            "the timings are of other files than this model's candidates",
+            expected=f"{chosen} and some of {', '.join(name for name in files if name != chosen) or 'no others'}",
+            found=", ".join(times),
+            remedy="write the candidates again (candidates=, --candidates) and time these",
+        )
+    return {name: (us, us / times[chosen]) for name, us in times.items() if name in files}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:8]
+
+
+def _reported(result: Model, told: str) -> Model:
+    result.report.notes.append(told)
+    result.report.size_bytes = result.size_bytes
+    return result
+
+
+def _compared(result: Model, against: Any, device: str | None) -> None:
+    started = time.perf_counter()
+    compare(result, against, device=device)
+    result.report.seconds["verify"] = time.perf_counter() - started

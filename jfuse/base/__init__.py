@@ -1,0 +1,1 @@
+"""The ground: errors, limits, settings and files, which every room may ask."""

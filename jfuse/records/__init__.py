@@ -1,0 +1,1 @@
+"""The records that users read: of a conversion, of a verification."""

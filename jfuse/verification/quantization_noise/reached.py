@@ -1,0 +1,150 @@
+"""A model with the fewest operators left float for a goal, which its file reaches in LiteRT."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from jfuse.base.errors import JfuseError
+from jfuse.ir.graph import Signature
+from jfuse.ir.states import distinct
+from jfuse.model import Model
+from jfuse.quantization.data import RANDOM, CalibrationData, calibration_items
+from jfuse.quantization.recipe import QuantizeRule, Recipe
+from jfuse.quantization.statistics import is_earlier
+from jfuse.verification.file_answers import file_answers, litert_takes
+from jfuse.verification.quantization_noise.measured import apart
+from jfuse.verification.quantization_noise.search import TRIED, Goal, Outputs, Search
+from jfuse.verification.quantization_noise.simulated import Operator, Simulated
+
+_ITEMS = 32  # of the calibration data, which tell noise; a metric, as the share of right answers, takes all of them
+_ROUNDS = 6  # files that are written: what is imitated differs from them by little
+_LACKS_DB = 3.0  # by which a file is worse than what is imitated where that lacks a fault of it
+_MOST_FILES = 64  # operators, of each of which a file is written in each step of a search by files
+Lower = Callable[[Recipe, bool], Model]
+"""(recipe, whether the answers are made right on average) -> the model."""
+
+
+def reaching(goal: Goal, lite: Model, recipe: Recipe, data: CalibrationData, lower: Lower) -> Model:
+    """The model with as few operators in floats as its goal takes; a file of it was run in LiteRT.
+
+    lite: by the recipe as it is. lower: another one. What to leave float is looked for in an imitation; where a file
+    turns out to be much worse than that, in files of each choice. Raises JfuseError where the goal is not reached, or
+    the model has several signatures or states.
+    """
+    assert lite.unquantized is not None, "a quantized model"
+    floats = lite.unquantized
+    wanted = _only(floats)
+    given = RANDOM if data is None or is_earlier(data) else data
+    items = islice(calibration_items(floats.program, given), None if goal.metric is not None else _ITEMS)
+    calls = [call.inputs for item in items for call in item.calls]
+    exact = _stacked([floats.run(call) for call in calls])
+    score = _measured(goal, lite, calls, exact)
+    if score >= goal.least:
+        lite.report.notes.append(f"{_asked(goal)}: {goal.text(score)} in LiteRT, with no operator left float for it")
+        return lite
+    # Biases that make up for the noise of all operators would be noise where some are left float.
+    base = lower(recipe, False)
+    (signature,) = distinct(base.program)
+    # What was calibrated has the operators of the file, some of which the model in floats spells in others.
+    (spelled,) = (wanted,) if base.statistics is None else distinct(base.statistics.program)
+    simulated = Simulated(signature, replace(spelled, graph=apart(spelled.graph)), calls)
+    search = Search(
+        len(simulated.operators), [o.bytes for o in simulated.operators], _scores(goal, simulated, exact), len(calls)
+    )
+    by_files = _scores_of_files(goal, recipe, simulated.operators, calls, exact, lower)
+    least, best = goal.least, score
+    for _ in range(_ROUNDS):
+        left = search.fewest(least)
+        chosen = frozenset(range(search.count)) if left is None else left
+        found = lower(_with(recipe, [simulated.operators[i] for i in chosen]), True)
+        best = _measured(goal, found, calls, exact)
+        if best >= goal.least:
+            found.report.notes += _told(goal, best, score, chosen, simulated.operators, search)
+            return found
+        if left is None:
+            break
+        if search.known[chosen] - best > _LACKS_DB and goal.metric is None and search.count <= _MOST_FILES:
+            # The file has a fault that the imitation lacks: from here on each choice is written and run.
+            search, least = Search(search.count, search.costs, by_files, TRIED), goal.least
+            continue
+        least = search.known[chosen] + max(goal.least - best, 1e-9)  # the file is worse than what is imitated
+    raise JfuseError(
+        f"the quantized model does not reach its target, {_asked(goal)}",
+        found=f"{goal.text(best)} with {len(chosen)} of {search.count} operators in floats, {goal.text(score)} without",
+        remedy="calibration data like what is measured, a recipe with more bits, or another target",
+    )
+
+
+def _only(model: Model) -> Signature:
+    signatures = distinct(model.program)  # Keras exports one graph under two keys
+    if len(signatures) > 1 or any(s.states or s.exposed for s in signatures):
+        raise JfuseError(
+            "a target of quantization is for models of one signature that keep nothing between calls",
+            found=f"signatures {[s.key for s in signatures]}",
+            remedy="a recipe with rules of mode 'float', by what jfuse.quantize_report finds",
+        )
+    return signatures[0]
+
+
+def _measured(goal: Goal, lite: Model, calls: Sequence[Mapping[str, np.ndarray]], exact: Outputs) -> float:
+    """The score of a file in LiteRT."""
+    if not litert_takes(lite.program):
+        raise JfuseError("a target of quantization is measured in LiteRT, which does not take this file")
+    return goal.score(_stacked(list(file_answers(lite, calls))), exact)
+
+
+def _scores(goal: Goal, simulated: Simulated, exact: Outputs) -> Callable[[Sequence[frozenset[int]]], list[float]]:
+    count = len(simulated.operators)
+
+    def scores(choices: Sequence[frozenset[int]]) -> list[float]:
+        left = [[i in choice for i in range(count)] for choice in choices]
+        return [goal.score(found, exact) for found in simulated.outputs(left)]
+
+    return scores
+
+
+def _scores_of_files(
+    goal: Goal,
+    recipe: Recipe,
+    operators: Sequence[Operator],
+    calls: Sequence[Mapping[str, np.ndarray]],
+    exact: Outputs,
+    lower: Lower,
+) -> Callable[[Sequence[frozenset[int]]], list[float]]:
+    def scores(choices: Sequence[frozenset[int]]) -> list[float]:
+        recipes = (_with(recipe, [operators[i] for i in choice]) for choice in choices)
+        return [_measured(goal, lower(each, False), calls, exact) for each in recipes]
+
+    return scores
+
+
+def _stacked(found: Sequence[Outputs]) -> dict[str, np.ndarray]:
+    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
+
+
+def _with(recipe: Recipe, left: Sequence[Operator]) -> Recipe:
+    """The recipe with rules that leave operators float."""
+    rules = tuple(QuantizeRule("float", f"^{re.escape(o.name)}$", o.builtin) for o in left)
+    return replace(recipe, rules=(*recipe.rules, *rules))
+
+
+def _asked(goal: Goal) -> str:
+    return f"{goal.snr_db:g} dB" if goal.metric is None else f"at most {goal.accuracy_drop:g} less of the metric"
+
+
+def _told(
+    goal: Goal, score: float, before: float, left: frozenset[int], operators: Sequence[Operator], search: Search
+) -> list[str]:
+    """What was left float, and what each of them is needed for."""
+    total = sum(o.count for o in operators)
+    head = f"{_asked(goal)}: {goal.text(score)} in LiteRT with {sum(operators[i].count for i in left)} of {total} "
+    lines = [f"{head}operators left float, {goal.text(before)} without"]
+    without = search.scores([left - {i} for i in sorted(left)]) if left else []
+    for i, found in zip(sorted(left), without, strict=True):
+        lines.append(f"left float: {operators[i]}; in integers it would be {goal.text(found)}")
+    return lines
