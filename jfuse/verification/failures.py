@@ -142,7 +142,7 @@ class Failures:
         return self._again(like, row) is not None
 
     def _again(self, like: Wrong, row: Row) -> Differs | None:
-        """What the row shows of the same difference, from the initial states; None where it does not."""
+        """Run a row of calls from the initial states; return the same difference if it appears again."""
         matched = self.matched
         reference = matched.subjects[0] if _is_own(like) else matched.reference
         subjects = matched.subjects if like.place >= 0 else ()
@@ -190,7 +190,7 @@ _OF_PARTS = {
     "weights": "to look for other weights, biases or operators than the model's: rounding leaves less",
     "ranges": "calibration with inputs like those that are compared, or inputs= like those of the calibration",
 }
-"""What to do about a quantized file whose weights or ranges alone differ too much."""
+"""Remedies for a quantized file whose weights or ranges alone differ too much."""
 _OF_KERNELS = "jfuse.quantize_report, which shows the operators whose results are not those of their operands and types"
 
 
@@ -200,7 +200,7 @@ def _is_own(wrong: Wrong) -> bool:
 
 
 def _excess(wrong: Wrong, first: Wrong) -> tuple[bool, float]:
-    """What is most worth telling: of the first comparison that fails, the output that is farthest away."""
+    """Sort key: the first comparison that fails, and in it the output with the largest error."""
     return wrong.pair == first.pair, wrong.measure.relative
 
 

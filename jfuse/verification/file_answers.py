@@ -1,4 +1,4 @@
-"""What a quantized file answers in its runtime, in real numbers, whatever the types of its inputs and outputs."""
+"""Run a quantized file in its runtime and dequantize its outputs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _litert_takes(eqn: Eqn) -> bool:
 
 
 def interpreters(program: Program, device: Device | None = None) -> Mapping[str, Start]:
-    """What runs a program's file, by name; none where the runtime that takes it is not installed, or unknown here.
+    """Functions that start an interpreter for a program's file, by name; empty if no installed runtime takes it.
 
     device: where LiteRT runs it as well.
     """

@@ -25,7 +25,7 @@ class JoinedPart:
 
     @property
     def index(self) -> tuple[slice, ...]:
-        """What takes the part of an array."""
+        """Slices that select this part of an array."""
         return (*[slice(None)] * self.axis, slice(self.start, self.end))
 
     def __str__(self) -> str:

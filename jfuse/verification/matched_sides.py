@@ -133,7 +133,7 @@ class MatchedSides:
 
     @cached_property
     def scales(self) -> ElementScales:
-        """What the elements of outputs move by; one for all comparisons."""
+        """Scales of output elements, shared by all comparisons."""
         return ElementScales(self.signatures)
 
     @property
@@ -169,7 +169,7 @@ class MatchedSides:
 
     @cached_property
     def matches(self) -> dict[str, SignatureMatch]:
-        """What belongs together, by the subjects' keys of signatures."""
+        """Matched signatures, by the subjects' keys."""
         return match(self.sides.subjects[0], self.sides.reference, self.options.sampling.signatures)
 
     @cached_property
@@ -179,7 +179,7 @@ class MatchedSides:
 
     @cached_property
     def signatures(self) -> dict[str, Signature]:
-        """What is called, by the subjects' keys: their graphs, else the reference's under the subjects' names."""
+        """Signatures to call, by the subjects' keys; from the reference, renamed, if a subject has no graph."""
         ours, theirs = (
             {} if s.program is None else {x.key: x for x in s.program.signatures}
             for s in (self.sides.subjects[0], self.sides.reference)

@@ -36,7 +36,7 @@ _UNRELATED_DB = 0.0
 
 @dataclass
 class _Sums:
-    """What is added up for one output: the powers of signal and noise; how many integers there are, and are equal.
+    """Sums for one output: power of signal and noise, count of integers and of equal ones.
 
     finite: how many numbers of the model's are compared. largest: of these. farthest: the largest difference.
     """

@@ -49,7 +49,7 @@ class SamplingOptions:
 
 @dataclass(frozen=True)
 class FindingOptions:
-    """What is found out besides whether two sides differ."""
+    """Options for what happens after a difference: save, shrink and locate it."""
 
     save_failing: str | Path | None = None
     shrink: int = 100

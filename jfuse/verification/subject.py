@@ -32,14 +32,14 @@ class Interface:
 
 
 def interface_of(signature: Signature) -> Interface:
-    """What a signature takes and gives."""
+    """Inputs, outputs and states of a signature."""
     inputs = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
     states, exposed = (tuple(s.name for s in of) for of in (signature.states, signature.exposed))
     return Interface(inputs, signature.output_names, states, exposed)
 
 
 def interfaces_of(program: Program) -> dict[str, Interface]:
-    """What the signatures of a program take and give, by key."""
+    """Inputs, outputs and states of a program's signatures, by key."""
     return {s.key: interface_of(s) for s in program.signatures}
 
 
@@ -51,7 +51,7 @@ class Calls(Protocol):
 
     @property
     def states(self) -> Arrays:
-        """What is kept by now, by name; empty where it cannot be looked at."""
+        """Current states by name; empty if they cannot be read."""
 
     def reset(self) -> None:
         """Go back to the initial states."""
@@ -90,7 +90,7 @@ class Subject(Protocol):
 
 
 def pair_of(reference: Subject, subject: Subject) -> str:
-    """What a comparison of both is called."""
+    """Name of the comparison of two sides, such as "xla/litert"."""
     return f"{reference.name}/{subject.name}".lower()
 
 

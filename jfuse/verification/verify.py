@@ -136,7 +136,7 @@ class _Verifying:
         yield from matched.apart()
 
     def _untold(self) -> Iterator[str]:
-        """What was not compared, and what was matched by its place alone."""
+        """Yield notes: parts that were not compared, and outputs matched by position alone."""
         yield from (note for m in self.matched.matches.values() for note in m.notes)
         yield from self.matched.kept_by_one
         for subject in (self._sides.reference, *self._sides.subjects):

@@ -146,7 +146,7 @@ class Comparison:
             self._before.append(step)
 
     def _answers(self, step: CallInputs, running: Sequence[Calls], wanted: Arrays) -> Sequence[Arrays] | None:
-        """What the subjects answer, of the reference's types; None where sizes are too large for a kernel."""
+        """Run the subjects and check their types; None if sizes are too large for a kernel."""
         try:
             found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
         except JfuseError:

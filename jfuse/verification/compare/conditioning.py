@@ -147,7 +147,7 @@ class _Rounding:
 
     @property
     def scale(self) -> np.ndarray:
-        """What each element is measured against."""
+        """The magnitude by which the error of each element is divided."""
         return np.broadcast_to(np.asarray(self.wrong.scale), self.plain.shape)
 
     def _beyond(self, times: float = 1.0) -> np.ndarray:

@@ -15,7 +15,7 @@ _NAMED = 8
 
 @dataclass
 class _Seen:
-    """What the values of an output have in common.
+    """Properties that hold in all calls so far: the output is NaN, or constant.
 
     first: the value of one call. nan_places, constant_places: of floats, for each axis whose size is the same in all
     calls, where on it all is NaN, or the same, in all calls.

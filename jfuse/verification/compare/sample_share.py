@@ -1,4 +1,4 @@
-"""What one process does of a batch of samples: it draws and computes its share, and tells what it found alone."""
+"""The share of one process in a batch of samples: draw, compute, and report the differences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OddCall:
 
 @dataclass(frozen=True)
 class Found:
-    """What a process found in its share.
+    """Differences and notes of the share of one process.
 
     findings: by the number of a subject and the name of an output, in the order of the samples. notes: on the sides.
     """
@@ -68,7 +68,7 @@ class SampleShare:
         return self.batch.signature.key
 
     def moves(self) -> dict[str, Moves]:
-        """What the outputs of the share tell of the scales of elements."""
+        """Value ranges of the elements of each output, over the samples of this share."""
         return dict(self._moves()) if self._numbers else {}
 
     def _moves(self) -> Iterator[tuple[str, Moves]]:
@@ -80,7 +80,7 @@ class SampleShare:
                     yield output, moves
 
     def found(self) -> Found:
-        """What is wrong, or may be, by the scales as all processes know them; up to the first call that differs."""
+        """Compare with the scales of all processes; stop after the first call that differs."""
         findings = dict(self._findings()) if self._numbers else {}
         why = {s.name: s.singly(self.key) for s in (self.reference, *self.subjects)}
         return Found(

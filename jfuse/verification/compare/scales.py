@@ -25,7 +25,7 @@ _LEAST_ROW = 8  # elements of a row whose largest says how large the row is
 
 @dataclass(frozen=True)
 class Moves:
-    """What is known of each element, in f64 or c128. Open axes have size 1: their elements are samples of one.
+    """Value range of each element, in f64 or c128. Open axes have size 1: all their positions share one range.
 
     first: one value, NaN where it is not finite. low, high: the ends of all finite ones, of the real and the imaginary
     parts each. largest: the largest magnitude. noise: the largest movement by a rounding, as a part of the largest of
@@ -47,7 +47,7 @@ class Moves:
         return cls(start.reshape(shape), low, high, _largest(np.abs(values), axes).reshape(shape), np.zeros(shape))
 
     def then(self, later: Moves) -> Moves:
-        """What is known after later calls as well."""
+        """Merge with the ranges of later calls."""
         low, high = _of_parts(np.minimum, self.low, later.low), _of_parts(np.maximum, self.high, later.high)
         largest, noise = np.maximum(self.largest, later.largest), np.maximum(self.noise, later.noise)
         return Moves(self.first, low, high, largest, noise)
@@ -62,7 +62,7 @@ class Moves:
 
 @dataclass
 class ElementScales:
-    """What the elements of the outputs of signatures move by over all random and given calls.
+    """How far the elements of each output vary over all random calls and samples of the user.
 
     frozen: later calls add nothing, as where a call is repeated.
     """
@@ -82,7 +82,7 @@ class ElementScales:
             self.take(key, output, moves)
 
     def moves(self, key: str, output: str, wanted: np.ndarray, samples: int = 0) -> Moves | None:
-        """What the values of one call, or of samples of it, tell alone; None where they tell nothing."""
+        """Value ranges of one call, or of its samples; None if the output has no float elements, or all is frozen."""
         if self.frozen or not wanted.size or wanted.dtype.kind not in "fcV":
             return None
         axes = (*range(samples), *(samples + a for a in self._open_axes(key, output, wanted.ndim - samples)))
@@ -97,7 +97,7 @@ class ElementScales:
     def of(
         self, key: str, output: str, wanted: np.ndarray, tolerance: Tolerance, *, so_far: bool = False
     ) -> np.ndarray | None:
-        """What each element of the values of one call is measured against, broadcast; None where nothing is known.
+        """The scale of each element of one call, broadcast; None without data.
 
         The largest of the call at most. Elements that never move, as where there is one sample, have no scale of their
         own: a sine of a multiple of pi is nothing but rounding. so_far: more calls will come, so the least that these

@@ -21,7 +21,7 @@ from jfuse.verification.subject import Arrays, Subject, outputs_and_states
 
 _NUDGE = 2.0**-22  # two roundings of an f32
 _ASIDE = 2.0**-10
-"""What tells ties apart: more than the roundings of some hundred steps of a loop, in numbers of about 1."""
+"""Input change that breaks ties: above the rounding error of some hundred loop steps, for numbers of about 1."""
 _TIMES = 4
 
 

@@ -201,7 +201,7 @@ class _Explained:
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
 
     def _rounded_by(self, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Var, np.ndarray]:
-        """What the source's fake quantizations gave."""
+        """Results of the source's fake quantizations."""
         found = {v: nodes.get(s.of_node, ()) for v, s in self._steps.items()}
         return {v: a[0] for v, a in found.items() if len(a) == 1 and _fits(a[0], v)}
 

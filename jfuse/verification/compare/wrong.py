@@ -18,7 +18,7 @@ Excused = Callable[[CallInputs, Sequence["Wrong"], Sequence[CallInputs]], tuple[
 
 
 def either(*reasons: Excused) -> Excused:
-    """What one reason or another explains, asked in this order."""
+    """Combine several excuses; each one sees the differences that those before it left."""
 
     def excused(
         step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs]

@@ -173,7 +173,7 @@ def _multiples(signature: Signature, fixed: Collection[str]) -> Iterator[Manners
 
 
 def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:
-    """What the message says; one kind for all integers; each input by itself in each manner; several at once."""
+    """Candidates in order: ranges from the message, one kind for all integers, single inputs, then several at once."""
     told = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
     if told:
         yield told
@@ -223,7 +223,7 @@ def _nested_rows(drawn: Arrays, fixed: Collection[str]) -> dict[str, Manner]:
 
 
 def _told(drawn: Arrays, message: str) -> Iterator[tuple[str, Manner]]:
-    """What a message says of inputs: `57 is not in [0, 5)` is about those that hold a 57."""
+    """Read ranges from an error message: `57 is not in [0, 5)` refers to inputs that hold a 57."""
     found = _RANGE.search(message)
     if found is None:
         return

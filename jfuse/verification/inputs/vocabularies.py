@@ -45,7 +45,7 @@ def vocabularies(graph: Graph, known: dict[int, dict[Var, np.ndarray]] | None = 
 
 
 def _lookups(eqn: Eqn) -> Iterator[tuple[Atom | None, np.ndarray]]:
-    """What an equation looks up, and the keys of the table."""
+    """Yield the values that an equation looks up, with the keys of its table."""
     places = _OPERANDS.get(eqn.op)
     if places is None:
         return

@@ -131,7 +131,7 @@ def _in_call(
 
 
 def _left(signature: Signature, given: Sequence[Value], values: RunValues) -> dict[str, Value]:
-    """What LiteRT's equations leave to the next call, by the state's name."""
+    """States after the call as LiteRT computed them, by name."""
     env = {**dict(zip(signature.graph.inputs, given, strict=True)), **values.of}
     results = signature.graph.outputs[len(signature.graph.outputs) - len(signature.states) :]
     return {s.name: value_of(atom, env) for s, atom in zip(signature.states, results, strict=True)}

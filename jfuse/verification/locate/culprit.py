@@ -122,7 +122,7 @@ _CLEARED = _Cleared()
 
 
 def _inside(walk: Walk, step: LocalStep) -> Blamed | _Cleared | None:
-    """What is to blame in the bodies of an equation, run on the other side's operands; None where that is not known."""
+    """Search the bodies of an equation, run on the other side's operands; None if no value inside is known."""
     operands = [v for v in step.operands if v is not None]
     if len(operands) < len(step.operands) or step.eqn.op.name not in _ENTER:
         return None

@@ -84,7 +84,7 @@ class Delegated:
             return None
 
     def _together(self, run: FileRun, beside: _Beside) -> Blamed | None:
-        """What errs in the file as it is, or in the shortest beginning of it that errs as well.
+        """Find the equation that errs in the whole file, or in the shortest prefix that errs too.
 
         Found by halves, so that an error which larger numbers hide for a while is laid to where it comes up again.
         """
@@ -113,7 +113,7 @@ class Delegated:
         return Walk(self.signature.graph, self.args, self.args, Told(values)).run()
 
     def _shown(self, run: FileRun, numbers: Sequence[int]) -> dict[Var, np.ndarray]:
-        """What the delegate makes of some equations, where their results are outputs."""
+        """Values from the delegate when the results of some equations become outputs."""
         data, names = run.showing(self.signature, numbers)
         results = self._results(data)
         return {var: results[name] for name, var in names.items()}
@@ -125,7 +125,7 @@ class Delegated:
         return lite.run(self.signature.key, self.inputs)
 
     def _plain(self, run: FileRun) -> Mapping[Var, np.ndarray]:
-        """What LiteRT's own kernels make of the equations."""
+        """Values of all equations from LiteRT's own kernels."""
         for key, inputs in self.before:
             run.call(self.others[key], inputs)
         return run.call(self.signature, self.inputs)[1].of

@@ -181,7 +181,7 @@ class FileRun:
         return operators[: next(i for i, o in enumerate(operators) if o is last)]
 
     def _held(self, signature: Signature, places: _Places, index: int) -> dict[Var, Value]:
-        """What the states that live in tensors hold before a call."""
+        """Contents of the state tensors before a call."""
         count = len(signature.graph.inputs) - len(signature.states)
         variables = {i for i, t in enumerate(self._model.subgraphs[index].tensors) if t.isVariable}
         holds = self._interpreter.ask("read", index, sorted(variables)) if self._called and variables else {}

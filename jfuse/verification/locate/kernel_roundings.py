@@ -1,4 +1,4 @@
-"""What roundings within a kernel make of its result, where LiteRT computes it in steps that do not lie in the graph."""
+"""Error bounds for roundings inside a kernel, where LiteRT computes in steps that the graph does not show."""
 
 from __future__ import annotations
 

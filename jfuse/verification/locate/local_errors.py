@@ -23,7 +23,7 @@ _DRAWS = 8
 
 
 class Known(Protocol):
-    """What the other side tells of the values in a graph."""
+    """Access to the values that the other side computed for a graph."""
 
     certain: bool
     """Whether a value that it gives for an equation is that of this equation beyond doubt."""
@@ -32,7 +32,7 @@ class Known(Protocol):
         """The other side's results of an equation, given what XLA computes from the other side's operands."""
 
     def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
-        """What is told of a body of an equation, in its so many-th turn, on these operands; None where nothing is."""
+        """Values of a body in one turn of an equation, for these operands; None if there are none."""
 
     def candidates(self, eqn: Eqn, shape: Sequence[int], dtype: np.dtype) -> Iterable[np.ndarray]:
         """Values of the other side that may be a result of an equation, which has that shape and dtype."""
@@ -163,7 +163,7 @@ class Walk:
         return compute(step.eqn, _operands(step.eqn, env), env)
 
     def _drop(self, doubts: frozenset[int]) -> None:
-        """What was taken for the results of these equations belongs to others: XLA's results stand."""
+        """Undo the match of these equations: the values belong to others, so XLA's results are used."""
         for number in doubts:
             step = self.steps[number]
             step.wanted, step.own = (None,) * len(step.wanted), None

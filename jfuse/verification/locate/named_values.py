@@ -171,7 +171,7 @@ class ByName:
 
     @cached_property
     def _in_turns(self) -> dict[str, list[tuple[str, tuple[np.ndarray, ...]]]]:
-        """What the nodes in loops give, turn by turn: for the equations of a loop that was unrolled."""
+        """Results of nodes in loops, turn by turn, for the equations of an unrolled loop."""
         found: dict[str, list[tuple[str, tuple[np.ndarray, ...]]]] = {}
         for turns in dict.fromkeys(self._nodes.turns.values()):  # a loop may go by several names
             for nodes in (n for turn in turns() for n in turn.values()):

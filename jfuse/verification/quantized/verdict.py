@@ -75,7 +75,7 @@ class QuantizedVerdict:
             _Judging(self, samples).run()
 
     def notes(self) -> Iterator[str]:
-        """What the file loses as its types end."""
+        """Yield notes about outputs that change because values are clipped."""
         for d in self.differences.values():
             if d.pair == _RANGES and d.error > _TOLD:
                 yield f"{d.output}: values beyond the ends of their types change it by {d.error:.1%}"

@@ -36,7 +36,7 @@ class InFunctions:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """What the functions take and give, by the key of each."""
+        """Inputs and outputs of the functions, by key."""
         return interfaces_of(self.program)
 
     @cached_property

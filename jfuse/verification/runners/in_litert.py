@@ -39,7 +39,7 @@ class InLiteRt:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """What the file's signatures take and give, by key."""
+        """Inputs and outputs of the file's signatures, by key."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:

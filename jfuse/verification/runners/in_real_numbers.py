@@ -32,7 +32,7 @@ class InRealNumbers:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """What the file takes and gives in real numbers."""
+        """Inputs and outputs of the file, in real numbers."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:
@@ -48,7 +48,7 @@ class InRealNumbers:
         return self.file.singly(key)
 
     def given(self, key: str, inputs: Arrays) -> dict[str, np.ndarray]:
-        """What the file takes for real numbers."""
+        """Quantize real inputs to the types of the file."""
         types = self.file.signatures[key].inputs
         return {name: as_integers(array, types[name]) for name, array in inputs.items()}
 

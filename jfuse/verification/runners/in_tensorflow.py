@@ -42,7 +42,7 @@ class InTensorFlow:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """What the source's signatures take and give, by key."""
+        """Inputs and outputs of the source's signatures, by key."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:

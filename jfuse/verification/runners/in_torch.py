@@ -26,7 +26,7 @@ class InTorch:
 
     @property
     def signatures(self) -> Mapping[str, Interface]:
-        """What the module takes and gives, by the key of its one signature."""
+        """Inputs and outputs of the module, by the key of its one signature."""
         return {self.function.key: self.interface}
 
     def start(self) -> Calls:

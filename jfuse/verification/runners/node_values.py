@@ -14,7 +14,7 @@ Value: TypeAlias = np.ndarray | None
 
 @dataclass
 class Nodes:
-    """What one run of a graph gives for each node: the op and the results of each of its equations, in order.
+    """Results of one run, by node: the op and the values of each equation of the node, in order.
 
     turns: for each loop, by its node, what its bodies give in each turn: by the number of the body. constants: those
     that the equations read.

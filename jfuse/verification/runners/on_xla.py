@@ -24,7 +24,7 @@ from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
 class ComparedModel(Protocol):
-    """What can be compared: a model of jfuse, with the TensorFlow source that it came from or None."""
+    """A model that can be compared, with its TensorFlow source or None."""
 
     program: Program
     imported: Imported | None
@@ -57,7 +57,7 @@ class OnXla:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """What the model's signatures take and give, by key."""
+        """Inputs and outputs of the model's signatures, by key."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:

@@ -16,7 +16,7 @@ K = TypeVar("K")
 
 
 def shared_out(batch: Callable[[Arrays], dict[K, np.ndarray]], inputs: Arrays) -> dict[K, np.ndarray]:
-    """What `batch` gives for samples along the first axis of each input, each process computing as many of them.
+    """Split samples along the first axis over all processes and concatenate the results of `batch`.
 
     All processes call this with the same inputs and get the same outputs. Where one fails all raise VerifyFailed.
     """

@@ -15,7 +15,7 @@ _TOGETHER_S = 3600.0  # for many samples in one call
 
 
 def called(function: Any, tensors: Sequence[Any], key: str, limits: Limits, samples: int = 1) -> Any:
-    """What a concrete function gives for tensors, in its structure.
+    """Call a concrete function; the result keeps the function's structure.
 
     key: of the signature, for the error. samples: how many the tensors hold; the limit is for each of them.
     Raises NoEnd where the time is over. Ctrl-C ends the call.

@@ -56,7 +56,7 @@ class WithStates:
         return self.subject.singly(key)
 
     def given(self, key: str, states: Arrays) -> dict[str, np.ndarray]:
-        """What a signature takes of the states, by the names of its inputs."""
+        """The states that a signature takes, by the names of its inputs."""
         return {s.input: states[s.name] for s in self.states if s.input in self.subject.signatures[key].inputs}
 
 

@@ -79,7 +79,7 @@ def _has_stub(eqn: Eqn) -> bool:
 
 
 def _depending(graph: Graph, is_meant: Callable[[Eqn], bool]) -> set[Atom | None]:
-    """What depends on one of the equations that are meant."""
+    """All values that depend on a selected equation."""
     found: set[Atom | None] = set()
     for eqn in graph.eqns:
         if is_meant(eqn) or found & set(eqn.inputs):
