@@ -67,7 +67,7 @@ class _Part:
 
     @classmethod
     def between(cls, graph_def: Any, fed: Sequence[str], outputs: Sequence[str]) -> _Part:
-        """What `outputs` need where the tensors `fed` are given."""
+        """Select the nodes that `outputs` need when the tensors `fed` are inputs."""
         nodes = {node.name: node for node in graph_def.node}
         given = {*fed, *(f"^{split_reference(name)[0]}" for name in fed)}
         needed: dict[str, None] = {}

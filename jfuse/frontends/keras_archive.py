@@ -1,4 +1,4 @@
-"""What a `.keras` or `.h5` file may do when it is loaded: the checks that come before any Keras sees it.
+"""Security checks of a `.keras` or `.h5` file, run before Keras loads it.
 
 Both Kerases resolve the modules, classes and functions that the file's configuration names. tf_keras imports any module
 that is named, its safe mode included, so `{"module": "os", "config": "system"}` would run. Here only names of Keras's
@@ -125,7 +125,7 @@ def _entries(config: Any, place: str, most: int, depth: int = 0) -> Iterator[tup
 
 
 def _why_not(entry: dict[str, Any], is_registered: IsRegistered) -> str:
-    """What loading an object of the configuration would do that a model does not need; "" where nothing."""
+    """Say why an object of the configuration is unsafe to load; "" if it is safe."""
     name, module, config = entry.get("class_name"), entry.get("module"), entry.get("config")
     if not isinstance(name, str) or not isinstance(module, str | None):
         return "names a class in a way that Keras does not write"

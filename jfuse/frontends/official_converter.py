@@ -37,7 +37,7 @@ def official_converter(
 
 
 def official_bytes(converter: Any) -> bytes:
-    """What the official converter makes, without what it prints."""
+    """Run the official converter and suppress its output."""
     with contextlib.redirect_stdout(io.StringIO()):
         return bytes(converter.convert())
 

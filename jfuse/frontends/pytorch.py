@@ -1,4 +1,4 @@
-"""What of PyTorch may be a source; PyTorch is not imported to find out."""
+"""Recognize sources of PyTorch without importing PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the file `saved_model.pb` (or its text form) of a SavedModel folder says, without loading the model."""
+"""Read `saved_model.pb` (or its text form) of a SavedModel folder without loading the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users choose of a source. `jfuse.load` says what each option means."""
+"""Options that select parts of a source; `jfuse.load` documents them."""
 
 from __future__ import annotations
 

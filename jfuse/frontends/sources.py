@@ -1,4 +1,4 @@
-"""What a user may hand to jfuse, and which frontend reads it."""
+"""Choose the frontend for a source."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def import_tensorflow(
 
 
 def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
-    """What a path leads to: a SavedModel's folder as it is, files as what is in them."""
+    """Open a path: keep a SavedModel folder as a path, read a file."""
     if not isinstance(source, str | Path):
         return source
     path = Path(source)

@@ -53,7 +53,7 @@ class StoredModel:
         return {key: self._signature(key, number) for key, number in functions.items()}
 
     def captured(self, number: int, written: bool, source: StoredFunction) -> Any:
-        """What an object is for the functions that hold it; as `FunctionSource.captured` gives it."""
+        """Decode a captured object: a variable, constant, asset or table; see `FunctionSource.captured`."""
         item = self.objects[number]
         kind = item.WhichOneof("kind")
         if kind == "variable":
@@ -213,7 +213,7 @@ class StoredFunction:
         return self._model.captured(capture, written, self)
 
     def tensor(self, number: int) -> Any:
-        """What TensorFlow, which loads the folder for this, has for an object that the function holds."""
+        """Load the folder in TensorFlow and return its tensor for a captured object."""
         held, place = self.function.captured_inputs, self._bound.index(number)
         if place >= len(held):
             raise self._differs()

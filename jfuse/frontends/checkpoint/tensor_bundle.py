@@ -26,7 +26,7 @@ _COPIED = 2**24  # bytes up to which a file is read into memory; larger ones are
 
 
 class NotUnderstood(Exception):
-    """What is read is right, as far as can be told, but TensorFlow has to read it."""
+    """The file looks valid, but only TensorFlow can read it."""
 
 
 @dataclass(frozen=True, eq=False)

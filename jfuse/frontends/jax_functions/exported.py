@@ -1,4 +1,4 @@
-"""What `jax.export` made, as a function that jax traces: its StableHLO is read operator by operator."""
+"""Turn a result of `jax.export` into a function that jax can trace: reads its StableHLO op by op."""
 
 from __future__ import annotations
 

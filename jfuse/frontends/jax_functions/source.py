@@ -250,7 +250,7 @@ def import_functions(
 
 
 def _names_in_memory(params: Any) -> dict[int, str]:
-    """What the arrays among params are called, by where they begin in memory."""
+    """Map the memory address of each array in params to its name."""
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
     arrays = [(path, as_array(leaf)) for path, leaf in leaves]
     return {address(a): f"params{jax.tree_util.keystr(path)}" for path, a in arrays if isinstance(a, np.ndarray)}
@@ -299,7 +299,7 @@ def _tracing(signature: JaxSignature) -> Iterator[None]:
 
 
 def _remedy(error: Exception) -> str:
-    """What to do about an error of jax's tracing; a comparison of open sizes that it cannot decide may be promised."""
+    """Suggest a remedy for a tracing error; for an undecided comparison of open sizes, a constraint."""
     undecided = re.search(r"comparison '(.+?)' ([<>]=?|==) '(.+?)' is inconclusive", str(error))
     if undecided is None or undecided[2] not in ("<=", ">="):
         return "try it under jax.jit with the same specs; a size that decides how it computes must be a number"

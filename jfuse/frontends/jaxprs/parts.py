@@ -1,4 +1,4 @@
-"""What the readers of jaxprs ask of one: its needed equations, its bodies, its values as arrays."""
+"""Helpers for reading jaxprs: needed equations, bodies, values as arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = Sequence[Any]
 
 
 class JaxprReader(Protocol):
-    """What control flow asks of the walk through a jaxpr."""
+    """Methods of the jaxpr walker that control flow needs."""
 
     def results(self, closed: Any, arguments: Values) -> list[Any]:
         """The results of a closed jaxpr for the values of its arguments."""

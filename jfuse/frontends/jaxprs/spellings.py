@@ -48,7 +48,7 @@ def spells(*names: str, when: When | None = None) -> Callable[[Spelling], Spelli
 
 
 def spelled(eqn: Any, rules: Mapping[str, JaxRule]) -> Any | None:
-    """What an equation is computed by, as a closed jaxpr of its operands; None where a rule or nothing says it.
+    """Spell an equation as a closed jaxpr of its operands; None if a rule lowers it, or nothing does.
 
     Keys of random numbers are their words, u32[..., 2], among the operands and the results.
     """
@@ -63,7 +63,7 @@ def spelled(eqn: Any, rules: Mapping[str, JaxRule]) -> Any | None:
 
 
 def _by_jax(eqn: Any) -> Any | None:
-    """What jax's own lowering of an equation says, without code of one platform."""
+    """Trace jax's own lowering of an equation; None if that is platform-specific."""
     specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars if hasattr(v.aval, "dtype")]
     if len(specs) != len(eqn.invars):
         return None

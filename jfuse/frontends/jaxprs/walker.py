@@ -52,7 +52,7 @@ _FOLDED = frozenset({DType.f32, DType.i32, DType.bool, DType.i8, DType.i16})
 
 @dataclass(frozen=True)
 class JaxWalker:
-    """What one import shares: the rules, the composites around what is walked, weights of NaN.
+    """State of one import: the rules, the enclosing composites, weights with NaN.
 
     has_sizes_of_users: the jaxpr was traced for symbols of a scope of the user's.
     """

@@ -66,7 +66,7 @@ _OF_SIZES: Mapping[str, Callable[..., Any]] = {
     "maximum": np.frompyfunc(max_dim, 2, 1),
     "minimum": np.frompyfunc(min_dim, 2, 1),
 }
-"""What computes on sizes, which are positive: quotients round alike."""
+"""NumPy functions for arithmetic on sizes; sizes are positive, so floor division equals truncation."""
 
 
 def _plain(name: str, function: Callable[..., Any]) -> None:

@@ -112,7 +112,7 @@ class _Run:
         return []
 
     def value(self, value: Any) -> Any:
-        """What an operator before gave."""
+        """Result of an earlier operator."""
         return self.values[value]
 
     def on_numbers(self, region: Any, numbers: Sequence[Any]) -> list[Any]:

@@ -56,7 +56,7 @@ def _reduce(reader: ModuleReader, op: Any, *operands: Any) -> Any:
 
 
 def _combination(reader: ModuleReader, op: Any) -> Callable[[Any, Any], list[Any]]:
-    """What a region makes of two lists of scalars."""
+    """Function that applies a region to two lists of scalars."""
     return lambda x, y: list(map(as_array, reader.region(op.regions[0], [*x, *y])))
 
 

@@ -10,7 +10,7 @@ DIRECT = "convert the jax function itself: jfuse.convert(function, specs)"
 
 
 class ModuleReader(Protocol):
-    """What functions ask of the module that is read."""
+    """Methods of the module reader that rules use."""
 
     def region(self, region: Any, arguments: Sequence[Any]) -> list[Any]:
         """The results of an operator's region, within the values around it."""
@@ -19,7 +19,7 @@ class ModuleReader(Protocol):
         """The results of a function of the module."""
 
     def value(self, value: Any) -> Any:
-        """What an operator before gave."""
+        """Result of an earlier operator."""
 
     def on_numbers(self, region: Any, numbers: Sequence[Any]) -> list[Any]:
         """The results of a region for numbers, computed now."""

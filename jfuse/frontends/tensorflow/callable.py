@@ -135,7 +135,7 @@ def _output_names(structure: Any) -> tuple[str, ...]:
 
 
 def ragged_parts(of: Any) -> tuple[str, ...]:
-    """What the tensors of a ragged tensor, or of its spec, are called, in TensorFlow's order; none of anything else."""
+    """Component names of a ragged tensor or its spec, in TensorFlow's order; empty for other types."""
     import tensorflow as tf
 
     if not isinstance(of, tf.RaggedTensor | tf.RaggedTensorSpec):
@@ -164,14 +164,14 @@ def _input_name(tensor: Any) -> str:
 
 
 def _name(function: Any) -> str:
-    """What its author called a function: TensorFlow has `b"__inference_name_12"` for a concrete one."""
+    """Name that the author gave to a function: TensorFlow stores `b"__inference_name_12"` for a concrete one."""
     name = getattr(function, "__name__", None) or getattr(function, "name", None) or DEFAULT_KEY
     text = name.decode() if isinstance(name, bytes) else str(name)
     return _TRACED.sub(r"\1", text)
 
 
 def reason_of(error: Exception) -> str:
-    """What a library raised, on one line and without colours."""
+    """Format an exception of a library on one line, without colours."""
     text = " ".join(_COLOUR.sub("", str(error)).split())
     half = _LONGEST // 2  # what went wrong first may stand at the end, as Keras has it
     return f"{type(error).__name__}: " + (f"{text[:half]} … {text[-half:]}" if len(text) > _LONGEST else text)

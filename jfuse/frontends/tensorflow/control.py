@@ -149,7 +149,7 @@ class _Branch:
 
     @property
     def name(self) -> str:
-        """What its graph is called: as its first function is, or "cond"."""
+        """Name of its graph: that of its first function, or "cond"."""
         return _short(self.functions[0]) if self.functions else "cond"
 
     @classmethod
@@ -208,7 +208,7 @@ def _for(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
 def _looped(
     walker: Walker, operands: Sequence[Any], cond: _Branch, body: _Branch, invariant: set[int], *, skip: int = 0
 ) -> Sequence[Any]:
-    """What a loop makes of its operands.
+    """Trace a while loop and return its results.
 
     invariant: those that the body returns as they are. skip: so many come first that are no arguments of its function.
     """

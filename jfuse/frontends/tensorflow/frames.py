@@ -1,4 +1,4 @@
-"""What the loops and branches of TensorFlow 1 mean: frames, the contexts that Switch nodes open, what each Merge joins.
+"""Analyse TensorFlow 1 control flow: frames, the contexts that Switch nodes open, the branches that each Merge joins.
 
 A node belongs to the frame that its Enter nodes opened; in it, to a context: the branches taken on the way. Control
 edges count here, as a constant in a branch or a loop has no other tie to it.
@@ -264,7 +264,7 @@ class Frames:
             self._stamps[name] = self._stamp([n for n, _ in refs], context)
 
     def _local_inputs(self, name: str) -> list[Ref]:
-        """What ties a node to a context of its own frame: for an Exit, whatever enters the loop that it leaves."""
+        """References that place a node in a context of its frame; for an Exit, the inputs of the loop it leaves."""
         kind, frame = self.kind(name), self.frame_of[name]
         if kind == "Enter" or self._comes_round(name):
             return []

@@ -78,7 +78,7 @@ def import_signatures(
 
 
 def _resources(signatures: Sequence[TfSignature], graphs: Sequence[FunctionGraph]) -> dict[Hashable, Any]:
-    """What the functions of all signatures hold: variables, tables and arrays."""
+    """Collect captured variables, tables and arrays of all signatures."""
     written = {graph.captures[name] for graph in graphs for name in graph.written}
     found: dict[Hashable, Any] = {}
     for signature, graph in zip(signatures, graphs, strict=True):

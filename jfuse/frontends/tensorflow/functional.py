@@ -119,7 +119,7 @@ def _is_inside(frames: Frames, name: str) -> bool:
 
 @dataclass
 class _Builder:
-    """What the blocks of one graph share: names, and where finished functions go."""
+    """Names and finished functions, shared by all blocks of one graph."""
 
     add: Callable[[Any], None]
     taken: set[str]
@@ -200,7 +200,7 @@ class _Block:
         return name if index == 0 else f"{name}:{index}"  # an argument of the function itself
 
     def _source(self, ref: Ref) -> Ref:
-        """What a tensor is before the nodes that only pass it on."""
+        """Follow a tensor back through nodes that only pass it on."""
         frames = self.frames
         while True:
             name, _ = ref
@@ -314,7 +314,7 @@ class _Block:
         self._call("While", name, [self._entering(frame, ref) for ref in captured], functions)
 
     def _entering(self, frame: TfFrame, ref: Ref) -> Ref:
-        """What the loop is given for a tensor that its functions take."""
+        """Initial value of a loop input: the tensor that enters the loop."""
         name, _ = ref
         if self.frames.is_loop_variable(name):
             return self.frames.inputs(frame.variables[name].enter)[0]

@@ -42,7 +42,7 @@ from jfuse.tf_nodes.single_node import result_shapes, run_node, single_node, why
 
 
 class FunctionCall(NamedTuple):
-    """What a node stands for that does nothing but call a function of the library."""
+    """A node as the call of one function of the library, which is all that it does."""
 
     name: str
     arguments: Sequence[Any]
@@ -79,7 +79,7 @@ _Body: TypeAlias = tuple[Sequence[Any], list[str], Mapping[str, Any]]
 
 @dataclass
 class Walker:
-    """What one import shares: the library, the rules, the state of variables, notes for the report, weights of NaN."""
+    """State of one import: library, rules, variables, notes for the report, weights with NaN."""
 
     library: Library
     rules: Mapping[str, LowerRule]
@@ -248,7 +248,7 @@ class Walker:
         return results
 
     def _applied(self, rule: LowerRule, node: Any, operands: Sequence[Any]) -> Any:
-        """What a rule makes of operands; where one of ours fails, an error that says whether the operands are why."""
+        """Apply a rule. If one of ours fails, ask TensorFlow whether the operands are at fault."""
         attributes = self._attributes(node, rule)
         try:
             return rule(*operands, **attributes)
@@ -273,7 +273,7 @@ class Walker:
             ) from error
 
     def _why_refused(self, node: Any, operands: Sequence[Any]) -> str:
-        """What TensorFlow says against the operands of a node; "" where it takes them, or cannot be asked."""
+        """Error of TensorFlow's shape inference for these operands; "" if it accepts them or cannot be asked."""
         if not is_installed() or why_not_single(node, self._op_def(node)):
             return ""
         try:

@@ -71,7 +71,7 @@ _BOTH = frozenset({"BiasAdd", "Transpose", "Pad", "PadV2", "MirrorPad", "Slice",
 
 @dataclass
 class InputRanks:
-    """What the nodes of a graph, and of the functions that it calls, ask of the ranks of its inputs."""
+    """Infer the ranks of inputs from the nodes of a graph and of the functions that it calls."""
 
     library: Library
     by_place: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: _BY_PLACE)

@@ -39,7 +39,7 @@ class LiveFunction:
         return ()
 
     def graph(self) -> FunctionGraph:
-        """What is imported; raises ImportFailed where an argument or a result is no plain tensor, or has no name."""
+        """The graph to import; raises ImportFailed if an argument or result is no plain tensor, or has no name."""
         function = self.function
         self._refuse_composites()
         graph_def = as_own(function.graph.as_graph_def(add_shapes=True))

@@ -55,7 +55,7 @@ class FunctionSource(Protocol):
         """The files that constants are views of, where they are too large to be copied."""
 
     def graph(self) -> FunctionGraph:
-        """What is imported; raises ImportFailed where an argument or a result is no plain tensor."""
+        """The graph to import; raises ImportFailed if an argument or result is no plain tensor."""
 
     def captured(self, capture: Hashable, written: bool) -> Any:
         """A Resource for a variable or table that the function holds, the array of a tensor.
@@ -79,7 +79,7 @@ class TfSignature:
         return self.source.function
 
     def graph(self) -> FunctionGraph:
-        """What is imported; raises ImportFailed, with the signature's key, where an argument is no plain tensor."""
+        """The graph to import; raises ImportFailed, with the signature's key, if an argument is no plain tensor."""
         try:
             return self.source.graph()
         except ImportFailed as error:

@@ -1,4 +1,4 @@
-"""What else of a graph has no rule, for the error that ends its import at the first op that cannot stay opaque."""
+"""Survey all ops without a rule, so that the error at the first one can list the others."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def _ops(
 
 
 def _outside(nodes: Sequence[Any], roots: Sequence[str]) -> set[str]:
-    """What nodes and results refer to that is no node: the arguments of their function."""
+    """Names that nodes and results read but no node has: the function's arguments."""
     names = {n.name for n in nodes}
     return {*roots, *(split_reference(i.removeprefix("^"))[0] for n in nodes for i in n.input)} - names

@@ -67,7 +67,7 @@ class Resource:
 
 @dataclass
 class TableContents:
-    """What a table holds that the function fills with constants; looked up: nothing may be added from then on."""
+    """Constants in a table that the function fills; after the first lookup nothing may be added."""
 
     keys: np.ndarray
     values: np.ndarray
@@ -76,7 +76,7 @@ class TableContents:
 
 @dataclass
 class Variables:
-    """What the written variables hold at one point of the walk.
+    """Current values of the written variables at one point of the walk.
 
     live: those whose values some result needs; writes of others are left out. read: those that were read so far, by
     any walk that shares this set. tables: those that the function fills; None for contents that are not known.
@@ -90,7 +90,7 @@ class Variables:
     in_body: bool = False
 
     def value(self, resource: Resource) -> Any:
-        """What the variable holds now. Raises LowerError for what is not a variable."""
+        """Current value of a variable. Raises LowerError for other resources."""
         if resource.array is None:
             raise LowerError(f"{resource.name!r} is a table or another resource that TFLite cannot hold")
         if not resource.is_state:

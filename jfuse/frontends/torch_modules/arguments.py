@@ -1,4 +1,4 @@
-"""What a module of PyTorch is exported with: examples of what it takes, and which of their sizes stay open."""
+"""Example arguments for torch.export, and which of their sizes stay open."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = (ExampleSizes(2, 24, 1), ExampleSizes(128, 192, 64), ExampleSizes(320
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a module is exported with: examples, which of their sizes stay open, and the names of these by leaf.
+    """Example arguments of an export, the open sizes, and their names by leaf.
 
     chosen: whether any size of the examples is no one's but ours.
     """
@@ -73,7 +73,7 @@ def arguments_of(module: Any, specs: Any, dynamic_shapes: Any, sizes: ExampleSiz
 
 
 def _gathered(module: Any, dynamic: Any) -> Any:
-    """What torch.export asks for: the arguments that *args takes are one."""
+    """Group the arguments of *args into one tuple, as torch.export expects."""
     kinds = [p.kind for p in inspect.signature(module.forward).parameters.values()]
     if isinstance(dynamic, Mapping) or inspect.Parameter.VAR_POSITIONAL not in kinds:
         return dynamic

@@ -10,7 +10,7 @@ from typing import cast
 
 @contextmanager
 def triton_hidden() -> Iterator[None]:
-    """What PyTorch imports within does not find triton where the process has TensorFlow.
+    """Hide triton from imports of PyTorch if the process has TensorFlow.
 
     triton is there with PyTorch for CUDA; its import ends in a segmentation fault after TensorFlow (triton 3.8,
     TensorFlow 2.21). Nothing that exports needs it. PyTorch remembers that it is not there.

@@ -40,7 +40,7 @@ def _cond(run: Run, flag: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) 
 
 
 def _while_loop(run: Run, cond: Any, body: Any, carried: Sequence[Any], others: Sequence[Any] = ()) -> Any:
-    """What stays the same and is computed is carried along, first."""
+    """Lower while_loop; computed invariants become the first carried values."""
     kept = [i for i, v in enumerate(others) if isinstance(v, Var)]
     inputs = [*(others[i] for i in kept), *carried]
 

@@ -16,7 +16,7 @@ from jfuse.frontends.torch_modules.open_boxes import any_number_of_boxes
 from jfuse.frontends.torch_modules.open_fake_quantize import fake_quantize_of_open_sizes
 
 _OF_SIZES = (RuntimeError, ValueError, AssertionError, IndexError)
-"""What code raises where an example is too small for it, or odd; torch.export's own errors are subclasses of these."""
+"""Exceptions of user code for an example that is too small or odd; torch.export's errors are subclasses."""
 
 
 def exported_for(module: Any, specs: Any, dynamic_shapes: Any) -> tuple[Any, tuple[Mapping[int, str], ...]]:

@@ -18,7 +18,7 @@ from jfuse.lowering.rule_tools.query import type_of
 
 Function = Callable[..., Any]
 _NARROW = {DType.i64: DType.i32, DType.f64: DType.f32}
-"""What jax computes on in the place of 64 bits."""
+"""Types that jax uses instead of 64-bit ones."""
 
 
 def function_for(name: str) -> Function | None:

@@ -18,7 +18,7 @@ NOTE = (
 
 @dataclass
 class PackedSizes:
-    """What a PackedSequence has for the sizes of its steps, where its data is f[t, b, ...] with padding.
+    """Replacement for a PackedSequence's batch sizes; the data is padded, f[t, b, ...].
 
     filled_with_zeros: the data that is zero wherever no step counts, where that is known.
     """

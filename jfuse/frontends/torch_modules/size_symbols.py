@@ -47,7 +47,7 @@ class Symbols:
         return cls(known)
 
     def limits(self, ranges: Mapping[Any, Any]) -> Iterator[str]:
-        """What torch.export found sizes to be within, in words.   ranges: by PyTorch's symbols, of 2 and more"""
+        """Yield the size limits that torch.export found, as text.   ranges: by PyTorch's symbols, from 2"""
         for size, range_ in ranges.items():
             dim = self.known.get(str(size))
             least, most = str(range_.lower), str(range_.upper)

@@ -1,4 +1,4 @@
-"""What each operator of an exported program gives, in one run by PyTorch."""
+"""Record the result of each operator in one run of an exported program by PyTorch."""
 
 from __future__ import annotations
 

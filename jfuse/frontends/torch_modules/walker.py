@@ -35,7 +35,7 @@ _INLINED = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
 @dataclass(frozen=True)
 class TorchWalker:
-    """What one import shares: the rules, the symbols, weights of NaN.   stack: the functions around what is walked
+    """State of one import: rules, symbols, weights with NaN.   stack: the enclosing functions
 
     clipped: the sizes of kernels, max(X, 0), by the text of the X that PyTorch knows them as.
     """
