@@ -63,7 +63,7 @@ JOBS = ("float", "extremes", "histograms")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a conversion to int8 asks calibration for: values of a program, and what its products read."""
+    """Values of a program that an int8 conversion observes, and inputs of its products."""
 
     program: Program
     observed: Sequence[Observed]

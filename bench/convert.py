@@ -72,7 +72,7 @@ def official_file(converter: Any) -> tuple[bytes, dict[str, float]]:
 
 
 def answers(source: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """What TensorFlow answers, in order."""
+    """Outputs of TensorFlow, in order."""
     import tensorflow as tf
 
     values = [tf.constant(v.tolist() if v.dtype.kind in "OU" else v) for v in inputs.values()]
@@ -81,7 +81,7 @@ def answers(source: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def convert_here(converter: str, name: str, folder: Path) -> None:
-    """What the process of one conversion does: it leaves file, image, answer and figures in a folder."""
+    """Run one conversion in this process; write file, image, answer and figures to a folder."""
     from bench.models import MODELS
 
     source, inputs = MODELS[name]()

@@ -44,7 +44,7 @@ class Choice:
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """What was measured: for each recurrence its sizes, and the mean of both measurements of each form."""
+    """Measured rows: the sizes of each recurrence, and the mean of both measurements of each form."""
     found = []
     for row in json.loads((RESULTS / f"loops_{name}.json").read_text(encoding="utf-8"))["rows"]:
         fused = None if row["fused"] is None else FusedSize(**row["fused"])
@@ -54,7 +54,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def choices(kind: str, machine: str) -> Iterator[Choice]:
-    """What is chosen where `machine=` says this, for each recurrence that was held out, as a kind of machine ran it."""
+    """Yield the choice for each held-out recurrence with this `machine=`, on one kind of machine."""
     for row in rows(f"held_out_{kind}"):
         us = row["us"]
         chosen, least = chosen_form(row, machine), min(us, key=lambda form: us[form])
@@ -63,7 +63,7 @@ def choices(kind: str, machine: str) -> Iterator[Choice]:
 
 
 def chosen_form(row: Mapping[str, Any], machine: str) -> str:
-    """What `prefer="speed"` takes, as `jfuse.passes.fuse.profitability` and `scan_to_loops` decide it."""
+    """The form that `prefer="speed"` takes, as decided in `jfuse.passes.fuse.profitability` and `scan_to_loops`."""
     size, fused = row["size"], row["fused"]
     form = fastest(size, ROOMS["speed"], machine)
     if fused is not None and fused.microseconds(machine) <= row["around_us"] + size.microseconds(form, machine):
@@ -72,7 +72,7 @@ def chosen_form(row: Mapping[str, Any], machine: str) -> str:
 
 
 def table() -> dict[str, Any]:
-    """What `measured_forms.json` has: for loops and fused operators alone, measured times over modelled ones.
+    """Content of `measured_forms.json`: measured over modelled times, for loops and for fused operators.
 
     They stand in the order of the kinds; None where a kind of machine did not run a recurrence in a form, nor the same
     processor otherwise.
@@ -101,7 +101,7 @@ def _rounded(place: Sequence[float]) -> list[float]:
 
 
 def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What makes two rows those of one recurrence."""
+    """Key that is equal for rows of one recurrence."""
     return tuple(row[name] for name in ("cell", "batch", "steps", "features", "units"))
 
 
@@ -125,7 +125,7 @@ def fitted() -> dict[str, float]:
 
 
 def _features(kind: str, row: Mapping[str, Any], form: LoopSpelling) -> list[float]:
-    """What a loop in a form costs on a kind of machine, in the order of the unit costs; last the far bytes of each."""
+    """Cost features of a loop form on a kind of machine, in the order of the unit costs; last the far bytes."""
     size = row["size"]
     far = [size.far(form, loop_cost.NEAR_CACHES[kind]) if name == kind else 0.0 for name in KINDS]
     return [*size.features(form), *size.work(), *far]

@@ -42,7 +42,7 @@ class Fuzzed(Protocol):
     """A kind of source: what mutations begin with, how they are made, and how what they make is tried."""
 
     def firsts(self) -> list[bytes]:
-        """What is mutated at first."""
+        """Seeds of the mutation."""
 
     def mutated(self, data: bytes, rng: np.random.Generator) -> bytes:
         """Another one."""

@@ -276,7 +276,7 @@ def least(run: Callable[[], Any]) -> Seconds:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured: microseconds for one sample; the limit and the share of it; times of others over ours.
+    """Measured times of one kernel: microseconds a sample, share of the hardware limit, times of others over ours.
 
     Those by processor time are None where the processor does not compute. pallas_ratio: below 1 where the steps of
     `bench.pallas_lstm` are faster than the kernel, None where they cannot run.

@@ -108,7 +108,7 @@ class Row:
 
     @property
     def model(self) -> Model:
-        """What was measured."""
+        """The measured model."""
         return self.cell, self.batch, self.steps, self.features, self.units
 
     def merged(self, before: Row | None) -> Row:

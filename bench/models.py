@@ -193,4 +193,4 @@ MODELS: Mapping[str, Build] = {
     **{name: _kept(build, retraced) for name, build in _FUNCTIONS.items()},
     **{f"text_{name}": _late(of_text, name) for name in text.MODELS},
 }
-"""What builds each model, by the name it has in the table."""
+"""Builders of the models, by name in the table."""

@@ -38,7 +38,7 @@ _PROCESSES = 2
 
 
 def work(address: str, processes: int, process: int, file: Path, samples: int) -> None:
-    """What one process does: it prints the seconds of each job, and what came out of it."""
+    """Run the jobs of one process; print the seconds and result of each."""
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[process]})
     if processes > 1:
         jax.distributed.initialize(address, processes, process)

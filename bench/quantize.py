@@ -224,7 +224,7 @@ class Case:
         return cls(model, calibration, compared, wanted)
 
     def save(self, folder: Path) -> None:
-        """What the other quantizers read: a SavedModel, the samples, our float file."""
+        """Save the inputs of the other quantizers: a SavedModel, the samples, our float file."""
         with contextlib.redirect_stdout(io.StringIO()):
             self.model.export(folder / "saved", verbose=False)
         np.save(folder / "samples.npy", self.calibration)
@@ -275,7 +275,7 @@ class Others:
     keep: Path | None = None
 
     def of(self, case: Case, key: str, mode: str, fresh: Callable[[], Path]) -> dict[str, tuple[bytes, float] | str]:
-        """What each of them makes in a mode.   fresh: gives the folder with what they read"""
+        """Quantize with each of them in one mode.   fresh: makes the folder with their inputs"""
         found = {"official": self._kept(case, f"{key}_{mode}_official", lambda: case.official(fresh(), mode))}
         python = self.edge
         if python is not None:

@@ -97,7 +97,7 @@ def drawn(x: Any, count: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Source:
-    """What builds a model of a seed with a batch of 1, and draws so many inputs of it: model, count, seed."""
+    """Functions that build a model from a seed, batch 1, and draw its inputs from model, count, seed."""
 
     build: Callable[[int], Any]
     draw: Callable[[Any, int, int], np.ndarray]

@@ -317,7 +317,7 @@ def nearness(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float
 
 
 def of_ours(case: Case, mode: Mode, lite: jfuse.Model) -> dict[str, Any]:
-    """What our file is worth by itself."""
+    """Measure our file alone: size, noise, agreement of XLA."""
     data = lite.to_bytes()
     left = sorted({f"{q.op}: {q.reason}" for q in lite.report.quantized if q.reason}) if mode.integers else []
     row: dict[str, Any] = {"bytes": len(data), "left_float": left}
@@ -391,7 +391,7 @@ def rows(name: str, modes: Sequence[str], rounds: int, seed: int, converter: Off
 
 
 def beside_official(case: Case, mode: Mode, ours: bytes, rounds: int, converter: Official) -> dict[str, Any]:
-    """What the official converter's file is worth, if there is one."""
+    """Measure the official converter's file, if there is one, and both latencies."""
     theirs = case.official(mode, converter)
     if isinstance(theirs, str):
         return {"official_error": theirs}

@@ -63,7 +63,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured of one model; None where the official converter makes no file."""
+    """Measurements of one model; None where the official converter makes no file."""
 
     name: str
     family: str
@@ -203,7 +203,7 @@ class Official:
         return None if isinstance(found, str) else found
 
     def run(self, convert: Callable[..., bytes], *arguments: Any) -> bytes | str:
-        """What a function of a module makes there; the reason where it makes nothing."""
+        """Run a converter in the other process; return its file, or the reason why there is none."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:

@@ -89,7 +89,7 @@ def _micro_programs() -> Iterator[tuple[Program, bytes, list[np.ndarray]]]:
 
 
 def micro() -> dict[str, Any]:
-    """What tflite-micro runs as LiteRT does: operators, types, and the largest rank where a larger one failed."""
+    """Operators and types on which tflite-micro agrees with LiteRT; the largest rank if a larger one fails."""
     runs: dict[str, dict[tuple[str, str], int]] = {}
     fails: dict[str, dict[tuple[str, str], int]] = {}
     integers: dict[str, dict[str, bool]] = {}

@@ -1,4 +1,4 @@
-"""What int8 costs a trained LSTM, and how fast that is known: accuracy on XLA, in LiteRT and in tflite-micro.
+"""Measure the accuracy of a trained LSTM in int8 on XLA, in LiteRT and in tflite-micro, and the time that takes.
 
     python -m bench.trained [--samples 10000] [--json bench/results/trained.json]
 

@@ -148,7 +148,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one model: microseconds for one sample, and how often XLA is as fast as the others.
+    """Measurements of one model: microseconds a sample, and the speed of XLA relative to the others.
 
     per_tensorflow, check_s: None for a file, which no Keras model stands beside.
     """

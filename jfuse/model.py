@@ -221,7 +221,7 @@ class Model(Shown):
     def cost(
         self, key: str | None = None, *, sizes: Mapping[str, int] | None = None, measure: bool = False
     ) -> ProgramCost:
-        """What one signature costs in one call: products, bytes and memory, by operator, by type and by layer.
+        """Compute the cost of one call of a signature: products, bytes and memory by operator, type and layer.
 
         sizes: for open sizes, by the names that `print(model)` shows; 1 for others.
         measure: also run each operator alone in LiteRT, here, on zeros; the model must be lowered.
@@ -233,7 +233,7 @@ class Model(Shown):
         return tuple(tensors_of(self.signature(key)))
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
-        """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""
+        """States of a signature before the first call, in the order that `jax(key)` takes them."""
         return tuple(state.initial.array for state in self.signature(key).states)
 
     @only_jfuse_errors("loading")

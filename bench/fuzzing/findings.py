@@ -1,4 +1,4 @@
-"""What a fuzzer finds: how often each thing happened, and every exception that jfuse did not raise on purpose."""
+"""Findings of a fuzzer: counts of outcomes, and every exception that is no JfuseError."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ _SHARES = (0.6, 0.06, 0.06, 0.1, 0.1, 0.05, 0.03)
 
 
 class _Pool:
-    """What stands in a message, by kind: texts, and messages of each type."""
+    """Parts of a message by kind: texts, and messages of each type."""
 
     def __init__(self, message: Any, secret: str) -> None:
         self.texts = [secret, "", "nobody", "x" * 300, "a\x1b]0;title\x07"]

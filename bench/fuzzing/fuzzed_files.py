@@ -94,7 +94,7 @@ def drawn(program: Program, findings: Findings) -> tuple[str, dict[str, np.ndarr
 
 
 def on_xla(program: Program, key: str, inputs: dict[str, np.ndarray], findings: Findings) -> str:
-    """What becomes of a call on XLA."""
+    """Call a program on XLA; return the outcome."""
     with findings.at("xla") as call:
         Model(program, limits=LIMITS).stream(quick=True).run(inputs, key)
         findings.counts["xla: answered"] += 1

@@ -22,7 +22,7 @@ STEPS = 1  # more than so many steps from it: each runtime rounds in its own way
 
 
 def in_a_process(work: Callable[[], bool]) -> bool:
-    """What the function returns; False where it takes its process down."""
+    """Run a function in a forked process; False if the process dies."""
     child = os.fork()
     if child == 0:
         null = os.open(os.devnull, os.O_WRONLY)

@@ -159,4 +159,4 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "stream, convolutions, in and out": _stream("io", 4, _causal(), _causal(2), lambda: k.Dense(3)),
     "stream, keyword spotter, kept": _stream("keep", 4, _causal(), _lstm, lambda: k.Dense(3, activation="softmax")),
 }
-"""What builds each model or stream, by its name in the table."""
+"""Builders of models and streams, by name in the table."""

@@ -78,7 +78,7 @@ OTHERS = {"openvino": openvino, "apache-tvm": tvm, "iree-base-runtime": iree}
 
 
 def caller(runtime, path):
-    """What makes one call after another."""
+    """Function that makes one call of a runtime."""
     if runtime == "ai-edge-litert":
         from ai_edge_litert import interpreter
 

@@ -44,7 +44,7 @@ def check(
     device: str | None = None,
     unsafe: bool = False,
 ) -> TargetCheck | RuntimesCheck:
-    """What a target makes of a lowered Model or a .tflite file, whoever wrote it: operators, losses and memory.
+    """Check a lowered Model or any .tflite file against a target: operators, losses and memory.
 
     target: as `lower` has it, one for a `TargetCheck`; several for a `RuntimesCheck`, which has one of each; None for
     all of them, without what would have to be measured. Nothing is changed; `convert(..., target=)` writes another

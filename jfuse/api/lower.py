@@ -141,7 +141,7 @@ def lower(
 
 @only_jfuse_errors("lowering")
 def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
-    """What `lower` gives, for options that are put together."""
+    """Lower a model with options that are already grouped."""
     made = _lowered(model, options, passes, on_stage)
     if options.quantization.recipe is None or PIPELINE[-1] not in passes:
         return made
@@ -257,7 +257,7 @@ def _attempt(
 
 
 def _calibration(options: QuantizationOptions, seen: list[Statistics]) -> Calibrate | None:
-    """What finds ranges; None without data.   seen: gets what it finds"""
+    """Function that finds ranges; None without data.   seen: receives its statistics"""
     data = options.calibration
     if data is None:
         return None

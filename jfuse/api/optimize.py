@@ -38,7 +38,7 @@ from jfuse.verification.file_answers import unknown_operators
 from jfuse.verification.file_times import Timing, timed
 
 _FORMS: tuple[dict[str, Any], ...] = ({}, {"prefer": "speed"}, {"loop": "while"}, {"prefer": "speed", "loop": "while"})
-"""What `lower` is asked for, one after the other."""
+"""Arguments of `lower`, tried in this order."""
 _HALVES = "float16"
 """The recipe of a further form of files whose weights are halves: they stay what they are."""
 _INPUT, _AGAIN = "the file itself", "the file itself, once more"

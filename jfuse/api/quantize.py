@@ -132,7 +132,7 @@ def _again(
     recipe: Recipe,
     measured: bool,
 ) -> Model:
-    """What `lowered` gives for another recipe.   known: what the data were, as far as it goes"""
+    """Lower the model again with another recipe.   known: statistics that were already collected"""
     changed = replace(options.quantization, recipe=recipe, known=known, measured=measured)
     return lowered(model, replace(options, quantization=changed, strict=False), steps, lambda stage: None)
 
@@ -141,7 +141,7 @@ def _again(
 def quantize_report(
     model: Any, against: Any = None, data: CalibrationData = RANDOM, *, unsafe: bool = False
 ) -> QuantizeReport:
-    """What each equation of a quantized model adds to its noise, and how its values arrive: ranked, with names.
+    """Rank the equations of a quantized model by the noise that they add, with names and the noise of their values.
 
     model: a Model that was quantized, or the path of a .tflite file, whoever wrote it: in int8, int16, with integer
         weights beside floats, or in f16.

@@ -1,4 +1,4 @@
-"""What quantization does to the size of a file: another form of loops where it grew by them, and warnings."""
+"""Effects of quantization on file size: choose another form for loops that grew, and warn."""
 
 from __future__ import annotations
 

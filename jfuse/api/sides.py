@@ -218,7 +218,7 @@ def _eqns(model: ComparedModel) -> Iterator[Eqn]:
 
 
 def _alike(of: Interface) -> object:
-    """What must be the same of two signatures that are called alike."""
+    """The parts of an interface that must agree between signatures of one name."""
     return list(of.inputs), of.outputs, of.states, of.exposed
 
 

@@ -26,7 +26,7 @@ def shown(value: object) -> str:
 
 
 def raised_in(file: str | None, error: Exception) -> str:
-    """What the user's code raised, with the last line of that file on the way, and the name that was meant perhaps."""
+    """Format an error of the user's code: its last line in that file, and a likely intended name."""
     text = f"{type(error).__name__}: {error}"
     lines = [number for frame, number in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     if lines and file is not None:
@@ -134,7 +134,7 @@ class NotFused(JfuseError):
 
     @property
     def detail(self) -> str:
-        """What was wanted and what was found, where the refusal says so."""
+        """The expected and the actual value, if the refusal has them."""
         parts = (f"{word} {value}" for word, value in (("want", self.want), ("got", self.got)) if value is not None)
         return ", ".join(parts)
 

@@ -29,7 +29,7 @@ _LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "pla
 _OF_VALUES = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)  # what NumPy and jax raise for them
 _NO_MEMORY = ("failed to map segment", "annot allocate memory", "out of memory")  # of the loader of libraries
 _KINDS = {"bool": need_truth, "OnStage": need_function, "OnProgress": need_function}
-"""What the values of options must be, by the types that the public functions state."""
+"""Checks of option values, by the annotated types of the public functions."""
 _TYPED_IN = ("<stdin>", "<console>", "<ipython-input")  # other names in brackets are of generated code
 
 

@@ -13,7 +13,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """What reading and running a file may take; `jfuse.load` and `jfuse.verify` take other limits as `limits=`.
+    """Limits for reading and running a file; pass others to `jfuse.load` and `jfuse.verify` as `limits=`.
 
     nesting: how deep bodies of loops and branches, functions, and the JSON of a `.keras` file may lie in each other.
     equations: operators of a `.tflite` file.

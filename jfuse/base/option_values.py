@@ -75,7 +75,7 @@ def need_mapping(option: str, value: object, expected: str) -> None:
 
 
 def several(option: str, value: object, of: str) -> tuple[Any, ...]:
-    """What an option holds several of; raises JfuseError for what cannot be iterated over."""
+    """The values of an option that takes several; raises JfuseError if it is not iterable."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return tuple(value)
     raise JfuseError(f"{option} takes several {of}", expected=f"a sequence of {of}", found=shown(value))

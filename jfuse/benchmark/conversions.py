@@ -22,7 +22,7 @@ _LONGEST = 400  # characters of an error
 
 @dataclass(frozen=True)
 class BenchmarkSource:
-    """What is converted: the path, and what of it; modules are imported before."""
+    """The source of a conversion: a path, options of `jfuse.load`, modules to import first."""
 
     path: Path
     signatures: Sequence[str] | None = None
@@ -39,7 +39,7 @@ class BenchmarkSource:
 
 @dataclass(frozen=True)
 class Converted:
-    """What one conversion made and took; `error` where it failed.   recurrent: there are recurrences to choose for"""
+    """File, time and memory of one conversion, or its `error`.   recurrent: whether it has recurrences"""
 
     data: bytes = b""
     error: str = ""

@@ -1,4 +1,4 @@
-"""What the process of one conversion does.
+"""Run one conversion in a process of its own.
 
     python -m jfuse.benchmark.one_conversion FOLDER
 

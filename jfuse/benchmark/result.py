@@ -1,4 +1,4 @@
-"""What was measured of one model: a row for each file and for XLA."""
+"""Measurements of one model: a row for each file and for XLA."""
 
 from __future__ import annotations
 

@@ -54,14 +54,14 @@ class Compared:
 
 @dataclass(frozen=True)
 class About:
-    """What the file says of itself.   labels: files by output, "" for the only output"""
+    """Metadata for the file.   labels: files by output, "" for the only output"""
 
     metadata: Metadata | None = None
     labels: Mapping[str, Path] = field(default_factory=dict)
 
     @classmethod
     def of(cls, metadata: Path | None, labels: Mapping[str, Path]) -> About:
-        """What a .json file says, with labels. Raises JfuseError for a file that cannot be read."""
+        """Read metadata from a .json file. Raises JfuseError if that fails."""
         return cls(None if metadata is None else metadata_of(metadata), labels)
 
     def given_to(self, result: Model) -> Model:

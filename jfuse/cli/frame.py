@@ -1,4 +1,4 @@
-"""What all commands share: the application that they belong to, and what happens around their work."""
+"""The application of all commands, and the frame around each: errors, signals, output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands' options are called, mean and take. Nothing slow is imported here."""
+"""Names, help texts and types of the commands' options. Imports nothing slow."""
 
 from __future__ import annotations
 

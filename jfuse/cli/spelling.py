@@ -150,4 +150,4 @@ _NAMED = {
 _PHRASES = {
     "import the module that defines and registers them before": "--import MODULE, which defines and registers them"
 }
-"""What Python says with a statement, and the command line with an option."""
+"""Phrases about Python statements, with the command-line option that replaces each."""

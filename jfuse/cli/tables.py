@@ -1,4 +1,4 @@
-"""What the command line says of a conversion."""
+"""Tables that the command line prints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jfuse.reports.summary import Rows, fusions
 
 
 def summary(report: Report, file: Path, elapsed_s: float, seconds: Mapping[str, float] | None = None) -> Rows:
-    """What fused, what was refused and why, operators, the largest error, size and time: labels and texts.
+    """Rows of labels and texts: fusions, refusals, operators, largest error, size and time.
 
     elapsed_s: since the command began. seconds: of its steps; by default those of the conversion.
     """
@@ -34,7 +34,7 @@ Columns: TypeAlias = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def signature_columns(program: Program) -> Columns:
-    """What each signature takes, gives and keeps: its key, a name, a type."""
+    """Columns of inputs, outputs and states of each signature: key, name, type."""
     rows: list[tuple[str, ...]] = []
     for of in program.signatures:
         outputs = zip(of.output_names, of.graph.outputs, strict=False)
@@ -46,7 +46,7 @@ def signature_columns(program: Program) -> Columns:
 
 
 def cost_columns(costs: Sequence[OperatorCost], by: str) -> Columns:
-    """What operators cost, each alone or those of a type or layer together.   by: operator, type or layer"""
+    """Columns of costs, by operator or summed by type or layer.   by: operator, type or layer"""
     measured = any(row.us is not None for row in costs)
     rows = [
         (

@@ -18,7 +18,7 @@ from jfuse.passes.own import Pass, registered_passes
 
 
 class Brought(TypedDict):
-    """What the user's code defines, as arguments of `jfuse.convert`."""
+    """Rules and passes of the user's code, as arguments of `jfuse.convert`."""
 
     rules: tuple[Rule, ...]
     passes: tuple[Pass, ...]

@@ -52,7 +52,7 @@ def _row(d: Difference, several: bool) -> tuple[str, ...]:
 
 
 def _verified(model: str, against: str | None, **arguments: Any) -> tuple[Verification, VerifyFailed | None]:
-    """What `jfuse.verify` finds, and its error where outputs differ. Other errors pass."""
+    """Call `jfuse.verify`; return its result, and the error if outputs differ. Other errors pass."""
     with _progress() as on_progress:
         try:
             return jfuse.verify(model, against, on_progress=on_progress, **arguments), None

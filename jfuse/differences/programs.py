@@ -148,7 +148,7 @@ class ProgramDiff:
 
 
 _Values = Mapping[Var, object]
-"""What a value is, alike for counterparts: an input by its number, or a result of a pair by their numbers."""
+"""Identity of each value, equal for counterparts: an input's index, or the indices of a pair's result."""
 
 
 def _values(graph: Graph, eqns: Iterable[Eqn]) -> _Values:

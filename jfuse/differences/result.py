@@ -1,4 +1,4 @@
-"""What two models differ in."""
+"""Differences between two models."""
 
 from __future__ import annotations
 

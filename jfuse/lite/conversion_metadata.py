@@ -16,7 +16,7 @@ _API_VERSION = 2
 
 
 class SourceKind(IntEnum):
-    """What a file was converted from: the numbers of `ModelType` in conversion_metadata.fbs."""
+    """Type of the source: the numbers of `ModelType` in conversion_metadata.fbs."""
 
     SAVED_MODEL = 1
     KERAS_MODEL = 2
@@ -30,7 +30,7 @@ OPTIMIZATIONS = {"float16": 1001, "dynamic": 1002, "int8": 1003, "int16x8": 1004
 
 @dataclass(frozen=True)
 class Conversion:
-    """What the entry says.   version: of TensorFlow or jax, which the source was made with"""
+    """Content of the metadata entry.   version: of TensorFlow or jax, whichever made the source"""
 
     kind: SourceKind
     version: str

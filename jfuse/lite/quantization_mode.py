@@ -23,7 +23,7 @@ _NO_DATA = "For full integer quantization, a `representative_dataset` must be sp
 
 @dataclass(frozen=True)
 class QuantizationMode:
-    """What to quantize.
+    """A quantization recipe with its types and data.
 
     recipe: the name of jfuse's recipe; None for none; "trained" for "int8" with the ranges of training alone, which is
     "dynamic" where there are none. integers_only: an operator without an integer kernel is an error.

@@ -1,4 +1,4 @@
-"""What the constructors of `TFLiteConverter` are given, and the names that the official converter writes for each.
+"""Sources of `TFLiteConverter`'s constructors, and the tensor names that the official converter writes for each.
 
 The official files name the tensors of inputs and outputs after the SavedModel that it converts: `serving_default_x:0`,
 `StatefulPartitionedCall:0`. Scripts find tensors by these names.

@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Optimize(Enum):
-    """What `TFLiteConverter.optimizations` may hold. DEFAULT quantizes; the next two mean the same."""
+    """Values of `TFLiteConverter.optimizations`. DEFAULT quantizes; the next two mean the same."""
 
     DEFAULT = "DEFAULT"
     OPTIMIZE_FOR_SIZE = "OPTIMIZE_FOR_SIZE"
@@ -25,7 +25,7 @@ class Optimize(Enum):
 
 
 class OpsSet(Enum):
-    """What `TargetSpec.supported_ops` may hold: the sets of operators that the runtime has."""
+    """Values of `TargetSpec.supported_ops`: sets of operators that the runtime has."""
 
     TFLITE_BUILTINS = "TFLITE_BUILTINS"
     SELECT_TF_OPS = "SELECT_TF_OPS"
@@ -51,7 +51,7 @@ class RepresentativeDataset:
 
 
 class TargetSpec:
-    """What the runtime has.
+    """Operators and types of the runtime.
 
     supported_ops: a set or list of `OpsSet`. supported_types: dtypes that constants or activations may have (float16
     for weights of two bytes, int8 for integers alone). experimental_select_user_tf_ops: names of TensorFlow ops of the

@@ -1,4 +1,4 @@
-"""What the official interpreter tells of a file's tensors: dicts with name, index, shape, dtype and quantization."""
+"""Tensor details as the official interpreter returns them: name, index, shape, dtype, quantization."""
 
 from __future__ import annotations
 

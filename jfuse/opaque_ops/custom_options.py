@@ -12,7 +12,7 @@ from jfuse.base.errors import JfuseError
 from jfuse.ir.types import TENSOR_TYPES, DType
 
 FLEX = "Flex"
-"""What the runtime's Flex delegate knows its operators by: the start of their custom code."""
+"""Prefix of custom codes by which the runtime recognizes operators of the Flex delegate."""
 XNNPACK_OPS = frozenset({"Convolution2DTransposeBias", "MaxPoolingWithArgmax2D", "MaxUnpooling2D"})
 """Custom operators of which XNNPACK, LiteRT's default delegate, has the only kernels.
 

@@ -41,5 +41,5 @@ def updated_operands(eqn: Eqn) -> dict[int, int]:
 
 
 def operand_name(eqn: Eqn, index: int) -> str:
-    """What an operand is called in messages."""
+    """Name of an operand in messages."""
     return eqn.op.operand_at(index).name

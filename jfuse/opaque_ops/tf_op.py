@@ -107,7 +107,7 @@ class CustomOp(Op):
         return self.types
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """What the function computes that the operator stands for, or TensorFlow for the node that it was made of."""
+        """Evaluate the function that the operator replaces, or run its original node in TensorFlow."""
         if any(isinstance(i, Var) for i in inputs) or (self.draws and is_tracing()):
             return _recorded(self, inputs, params)
         if self.stands_for is not None:

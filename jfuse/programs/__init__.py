@@ -1,1 +1,1 @@
-"""What libraries do with whole programs: what they cost, parts of them, several as one, other constants."""
+"""Operations on whole programs: cost, cut, merge, replace constants."""

@@ -1,4 +1,4 @@
-"""What a program costs: products, bytes and measured time of each operator, with totals by type and by layer."""
+"""Cost of a program: products, bytes and measured time by operator, type and layer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OperatorCost:
 
 @dataclass(frozen=True)
 class ProgramCost:
-    """What one signature costs in one call.   sizes: the numbers that were taken for its open sizes
+    """Cost of one call of a signature.   sizes: the numbers assumed for its open sizes
 
     weight_bytes: of all constants, each once. arena_bytes: of the values that live at once, an estimate of LiteRT's
     arena. assumed_one_turn: the loops whose turns are not known, which count once.
@@ -139,7 +139,7 @@ def _totals(rows: Any, key: Any) -> tuple[OperatorCost, ...]:
 
 
 def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: bytes | None = None) -> ProgramCost:
-    """What a signature costs in one call.
+    """Compute the cost of one call of a signature.
 
     sizes: for open sizes, by name; 1 for others. data: the file of the program, whose operators are measured; None to
     measure nothing.

@@ -1,4 +1,4 @@
-"""What the values of a signature are called."""
+"""Names of the values of a signature."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def calibrate(
     moments: Mapping[Observed, Moments] | None = None,
     signature: str | None = None,
 ) -> Statistics:
-    """What the observed values were in all calls of the data.
+    """Run the calibration data and collect statistics of the observed values.
 
     histograms: the values of which a histogram is taken, for the algorithms in `statistics.NEED_HISTOGRAMS`; it takes
         about ten times as long as the extremes.
@@ -174,7 +174,7 @@ class _Runs:
         return size > (_INPUT_BYTES if len(group) < most else _GROUP_BYTES) or len(group) >= most * _GROUP_RUNS
 
     def run(self, group: Sequence[Item]) -> Iterator[Mapping[Observed, Record]]:
-        """What was seen in each call of a group's sequences."""
+        """Yield the records of each call of a group's sequences."""
         if not group[0].goes_on or not self.states:
             self.states = {n: np.stack([a] * len(group)) for n, a in first_states(self.program).items()}
         for calls in zip(*(item.calls for item in group), strict=True):
@@ -306,7 +306,7 @@ class _Sized:
 
 
 class _Found(NamedTuple):
-    """What a program gives for samples.
+    """Results of a program for samples.
 
     states: after the calls, each with samples first. extremes: f32[samples,values,2], and totals, of what is tallied
     inside of it. ends, others, counts: as `HostLooks.look` gives them.
@@ -355,7 +355,7 @@ class _Program:
         return (states, extremes, *self._on_host.look(values, self._histograms)), totals
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> _Found:
-        """What is seen in a call for each sample."""
+        """Observe one call for each sample."""
         given = arrays or [np.zeros(count, np.int8)]  # a signature without inputs
         self._begin()
         found = None if self._together is None else self._together.run(given)

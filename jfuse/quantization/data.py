@@ -21,7 +21,7 @@ from jfuse.proof.ranges import integer_limits
 from jfuse.quantization.npz import npz_arrays
 
 CalibrationData: TypeAlias = Any
-"""What `calibration=` takes.
+"""The types that `calibration=` accepts.
 
 - A function without arguments that yields calls (TensorFlow's representative data set), an iterable of calls, or a
   `tf.data.Dataset` of them. A call is a dict of arrays by input name, a list or tuple of arrays by position, the array

@@ -89,7 +89,7 @@ class LiteRtLooks:
             return None
 
     def run(self, arrays: Sequence[np.ndarray]) -> Mapping[Observed, Record] | None:
-        """What is seen in a call for each sample; None where LiteRT does not run them, or an operand is not finite."""
+        """Observe one call for each sample; None if LiteRT fails, or an operand is not finite."""
         if not self._works:
             return None
         try:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _WEIGHT = TensorType((), DType.i32)
 _PART = TensorType((), DType.f32, ranked=False)  # of all steps: the shape is the op's own business
 _Place = Literal["value", "part", "operand"]
-"""What is seen: a value, a part of the fused op that makes it, an operand of what makes it."""
+"""Kind of an observed tensor: a value, a part of the fused op that makes it, or an operand of that op."""
 
 
 @dataclass(frozen=True)

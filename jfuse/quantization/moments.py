@@ -1,4 +1,4 @@
-"""What products of weights read, summed over the calls of a calibration: each term, and the products of any two."""
+"""First and second moments of the inputs of weight products, summed over a calibration."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class HostLooks:
 
     @classmethod
     def of(cls, graph: Graph, slots: Sequence[ObservedSlot], sizes: Mapping[str, int]) -> HostLooks:
-        """What is to be seen of the graph's own values, not of those in bodies, as far as there is room.
+        """Choose values of the graph itself, not of bodies, as far as memory allows.
 
         sizes: of open dimensions.
         """

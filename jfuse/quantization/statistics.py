@@ -47,7 +47,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Record:
-    """What was seen of one value.
+    """Statistics of one value.
 
     extremes: over all calls, of the finite numbers. average: moving sums over the calls of least numbers, greatest
         numbers and weights; the newest call weighs 1. calls: how many had a finite number. not_finite: calls with NaNs
@@ -106,7 +106,7 @@ def _sum(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
 
 @dataclass
 class Statistics:
-    """What was seen in the calls of a calibration, by `Observed`; saved, loaded and merged by keys that last.
+    """Calibration statistics by `Observed`; saved, loaded and merged by stable keys.
 
     program: whose values these are. records: by key. untrusted: why nobody should trust them; "" where one may.
     """
@@ -125,7 +125,7 @@ class Statistics:
         return self._keys[what.var] + (f"#{what.part}" if what.part else "")
 
     def record(self, what: Observed) -> Record:
-        """What was seen of a value; an empty record where nothing was."""
+        """The record of a value; an empty one if the value was never observed."""
         return self.records.get(self.key(what), Record())
 
     def seen(self, what: Observed) -> bool:
@@ -184,7 +184,7 @@ class Statistics:
         return frozenset(v for s in self.program.signatures for v in s.graph.inputs[: len(s.input_names)])
 
     def notes(self) -> Iterator[str]:
-        """What is worth knowing before the ranges are used: data nobody chose, inputs of zeros, NaNs and infinities."""
+        """Yield warnings about the data: random inputs, inputs of zeros, NaNs and infinities."""
         if self.untrusted:
             yield f"the calibration is not to be trusted: {self.untrusted}"
         given = sorted(value_source(self.program, v) for v in self._given if self.record(Observed(v)).is_zero)
@@ -226,7 +226,7 @@ class Statistics:
         return again if is_whole else None
 
     def merge(self, other: Statistics) -> Statistics:
-        """What was seen in both calibrations of one program, the other's calls after these."""
+        """Merge two calibrations of one program, the other's calls after these."""
         self._same_program(program_digest(other.program), "the other statistics")
         keys = dict.fromkeys((*self.records, *other.records))
         merged = {k: self.records.get(k, Record()).then(other.records.get(k, Record())) for k in keys}
@@ -285,7 +285,7 @@ class Statistics:
 
 
 def earlier_statistics(data: Any, program: Program) -> Statistics | None:
-    """What earlier calibrations of a program saw, merged in their order; None where the data are no statistics.
+    """Merge statistics of earlier calibrations, in order; None if the data are no statistics.
 
     data: as `is_earlier` has it. Raises JfuseError where statistics are of another program, or stand beside other data.
     """

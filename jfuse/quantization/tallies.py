@@ -19,7 +19,7 @@ from jfuse.quantization.histogram import BINS, bin_of, counted
 
 
 class Tally(Protocol):
-    """What is kept of a value while a graph runs."""
+    """An accumulator of one value while a graph runs."""
 
     @property
     def is_total(self) -> bool:

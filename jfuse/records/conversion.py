@@ -1,4 +1,4 @@
-"""What a conversion did: what fused, what was refused and why, what was assumed, and how far outputs differ."""
+"""Report of a conversion: fusions, refusals, assumptions, differences of outputs."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class LoopForm:
-    """What became of a loop that nothing fused takes: its steps and their size, and the form that was chosen.
+    """The form that was chosen for a loop that was not fused, with its steps and their size.
 
     operators: how many one invoke runs; microseconds: about what they take in the fastest form, chosen_microseconds: in
     the chosen one. forms: the same in each form that is considered, by a word. `size` is text.
@@ -147,7 +147,7 @@ class LoopForm:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a recurrence takes in each of its forms, measured: microseconds of the whole file, by a word for the form.
+    """Measured time of a recurrence in each form: microseconds of the whole file, by a word for the form.
 
     ratios: the same as times of the file in which jfuse chose. chosen: the form that was taken.
     """
@@ -299,7 +299,7 @@ class Report(Shown):
         return found
 
     def __str__(self) -> str:
-        """What fused with its proof, what did not and why, and what else is worth a line."""
+        """Lines about fusions with proofs, refusals with reasons, and notes."""
         rows = [("fused", str(fusion)) for fusion in self.fused] + [("not fused", str(r)) for r in self.refused]
         rows += [("operators", self.operators_text()), *self.errors(), *self.told_rows()]
         return "\n".join(f"{label}: {text}".replace("\n", "\n  ") for label, text in rows)
@@ -340,7 +340,7 @@ class Report(Shown):
         return [*(("warning", line) for line in self.warnings), *(("note", line) for line in notes)]
 
     def told(self) -> Iterator[str]:
-        """What was assumed, what is kept between calls, what became of loops, and what else is worth a line."""
+        """Yield lines about assumptions, states, forms of loops, and notes."""
         yield from (f"assumed: {a}" for a in self.assumptions)
         yield from (f"kept: {k}" for k in self.kept)
         yield from (f"custom operators: {c}" for c in self.custom)

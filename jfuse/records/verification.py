@@ -65,7 +65,7 @@ class EquationError:
 
     @property
     def detail(self) -> str:
-        """What is wrong with it, in a few lines: the equation, its error, its operands."""
+        """A few lines: the equation, its error, its operands."""
         lines = [self.text]
         if self.state:
             lines.append(f"the state {self.state!r} is not what was left there: differs by {self.size}")

@@ -1,4 +1,4 @@
-"""What a verification and a conversion found, as files: JSON, an HTML page, and node data for Model Explorer.
+"""Write verifications and conversions as JSON, HTML, or node data for Model Explorer.
 
 Importing it also lets notebooks show models, reports and verifications (jfuse/base/notebooks.py).
 

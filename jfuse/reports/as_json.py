@@ -22,7 +22,7 @@ FORMAT, VERSION = "jfuse.verification", 1
 
 
 def to_json(verification: Verification, report: Report | None = None) -> dict[str, Any]:
-    """What `write_json` writes, as dicts, lists, texts, numbers, bools and None.
+    """The content of `write_json` as dicts, lists, texts, numbers, bools and None.
 
     report: of the conversion that made the compared file, if there was one.
     """
@@ -77,7 +77,7 @@ def measure(found: Measure | None) -> dict[str, float | str | None] | None:
 
 
 def conversion(report: Report) -> dict[str, Any]:
-    """What a conversion did. Its differences are those of the verification, and not repeated."""
+    """A conversion's report as a dict, without the differences, which the verification has."""
     return {
         "fused": [
             {

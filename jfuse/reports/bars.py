@@ -105,7 +105,7 @@ def _legend(series: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Scale:
-    """What length a value has."""
+    """A scale that maps values to lengths of bars."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""What jfuse knows of TFLite's builtins and of TensorFlow's ops, from the registries: `jfuse ops`.
+"""List TFLite's builtins and TensorFlow's ops from the registries, for `jfuse ops`.
 
 Which builtins an op of TensorFlow becomes is in `spelled.txt`: `python -m tests.generated` writes it from the rows of
 tests, and a test compares the two. What a composite becomes its rule declares.
@@ -160,7 +160,7 @@ def listing() -> list[str]:
 
 
 def about(name: str) -> list[str]:
-    """What there is to say of one op of TensorFlow, or of one builtin, by its name."""
+    """Lines about one TensorFlow op, builtin or composite, by name."""
     lines = [line for op in tensorflow_ops() if op.name == name for line in _about_op(op)]
     lines += [line for b in builtins() if b.name == name.upper() for line in _about_builtin(b)]
     fused = default_rules().fuses.get(name)

@@ -15,7 +15,7 @@ from jfuse.running.worker import Refused
 from jfuse.verification.allocation import need_allocation
 
 _FILLER = re.compile(r"INFO: .*?(?=ERROR: |$)")
-"""What CompiledModel prints beside its reasons."""
+"""Text that CompiledModel prints between its reasons."""
 _SAID = 300  # characters of a reason
 
 
@@ -30,7 +30,7 @@ class RuntimeCheck:
 
 @dataclass(frozen=True)
 class DeviceCheck:
-    """What a device is, and which of its runtimes take the file."""
+    """A device, and which of its runtimes take the file."""
 
     about: AboutDevice
     runtimes: tuple[RuntimeCheck, ...]
@@ -41,7 +41,7 @@ class DeviceCheck:
         return not any(r.refusal for r in self.runtimes if r.expected)
 
     def lines(self) -> Iterator[str]:
-        """What the device is, and a line for each runtime."""
+        """Yield a line for the device and one for each runtime."""
         yield f"device: {self.about}"
         for r in self.runtimes:
             yield f"  {r.name:<15}" + (f"refuses the file: {r.refusal}" if r.refusal else "takes the file")

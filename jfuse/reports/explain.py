@@ -37,7 +37,7 @@ def explain_lines(report: Report) -> list[str]:
 
 
 def remedy_of(condition: str) -> str:
-    """What the user can do about a refusal, as jfuse/refusals.md has it; "" for names of the user's own rules."""
+    """The remedy for a refusal from jfuse/refusals.md; "" for names of the user's own rules."""
     return _remedies().get(condition, "")
 
 
@@ -84,7 +84,7 @@ def _of_loop(form: LoopForm) -> Iterator[str]:
 
 
 def _expected(chosen: str, microseconds: float, forms: Mapping[str, float]) -> Iterator[str]:
-    """What a call takes in the chosen form by the cost model, and in the fastest of the others.   forms: by words"""
+    """Yield the modelled time of the chosen form and of the fastest others.   forms: by words"""
     named = {str(LoopSpelling.named(word)): us for word, us in forms.items()}
     others = [f"{us:.3g} us as {form}" for form, us in named.items() if form != chosen][:_MOST_FORMS]
     if others:

@@ -51,7 +51,7 @@ def write_model_explorer(
 
 
 def node_data(verification: Verification, model: Model, pair: str | None = None) -> dict[str, Any]:
-    """What `write_model_explorer` writes: by graph id, the data of its nodes."""
+    """The content of `write_model_explorer`: node data by graph id."""
     taken = [error for error in verification.equations if pair in (None, error.pair)]
     if not taken:
         pairs = sorted({error.pair for error in verification.equations})

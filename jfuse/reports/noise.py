@@ -106,7 +106,7 @@ def write_noise_explorer(report: QuantizeReport, model: Model, path: str | os.Pa
 
 
 def noise_data(report: QuantizeReport, model: Model) -> dict[str, Any]:
-    """What `write_noise_explorer` writes: by graph id, the data of its nodes."""
+    """The content of `write_noise_explorer`: node data by graph id."""
     file = FileNodes(model.to_bytes())
     worst: dict[tuple[str, str], float] = {}
     for tensor in report.tensors:

@@ -164,7 +164,7 @@ def _relative(error: EquationError) -> float:
 
 
 def _notes(error: EquationError) -> list[str]:
-    """What else is known of an error."""
+    """Notes on an error: loop step, call, state, operands."""
     told = [f"step {', '.join(map(str, error.steps))} of the loop"] if error.steps else []
     told += [f"call {error.call + 1} in a row"] if error.call else []
     told += [f"the state {error.state!r} is not what was left there"] if error.state else []

@@ -188,7 +188,7 @@ def _bytes(atom: Const) -> int:
 
 
 def _operand_names(eqn: Eqn) -> Iterator[str]:
-    """What the op calls its operands; the last name is that of all further ones."""
+    """Yield the declared name of each operand; the last name is repeated."""
     declared = [operand.name for operand in eqn.op.operands] or list(eqn.params.get("arguments", ()))
     for i in range(len(eqn.inputs)):
         yield str(declared[min(i, len(declared) - 1)]) if declared else str(i)

@@ -1,4 +1,4 @@
-"""What fused with its proof, and what did not, why, and what to do about it."""
+"""Summarize fusions with their proofs, and refusals with reason and remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rows = list[tuple[str, str]]
 
 
 def fusions(report: Report) -> Rows:
-    """What fused and what was refused: labels and texts, which may have several lines."""
+    """Rows of fusions and refusals: labels and texts, which may have several lines."""
     rows = [("fused", str(fusion)) for fusion in report.fused]
     return rows + [
         ("not fused", "\n".join(filter(None, (f"{r.what} at {r.source}" if r.source else r.what, r.reason, remedy))))
@@ -20,7 +20,7 @@ def fusions(report: Report) -> Rows:
 
 
 def _remedies(report: Report) -> Iterator[str]:
-    """What to do about each refusal, where the first of its condition stands."""
+    """Yield the remedy at the first refusal of each condition, "" at others."""
     told: set[str] = set()
     for refusal in report.refused:
         remedy = remedy_of(refusal.condition)

@@ -1,4 +1,4 @@
-"""What a target makes of a file: which operators run where, what does not, what is lost, and the memory it takes."""
+"""Check a file against a target: where operators run, refusals, losses and memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OperatorCheck:
 
 @dataclass(frozen=True)
 class TargetCheck:
-    """What a target makes of a file.
+    """The check of a file against one target.
 
     open_inputs: inputs whose size is not fixed, where the target needs that. refusals: why a loader refuses the file as
     a whole. losses: what it does otherwise without telling. arena_bytes: the memory besides the file that tflite-micro
@@ -66,7 +66,7 @@ class TargetCheck:
         return not self.compiler_refuses and not any(self.why_not())
 
     def why_not(self) -> Iterator[str]:
-        """What keeps the target from running the file."""
+        """Yield the reasons why the target cannot run the file."""
         yield from (f"the size of {text} is open" for text in self.open_inputs)
         yield from self.refusals
         yield from (f"{o.builtin}: {o.reason}" for o in self.operators if o.where == "refused")
@@ -97,7 +97,7 @@ class TargetCheck:
 
 @dataclass(frozen=True)
 class RuntimesCheck:
-    """What each of several targets makes of a file.   device: as `TargetCheck` has it"""
+    """The check of a file against several targets.   device: as in `TargetCheck`"""
 
     targets: tuple[TargetCheck, ...]
     device: DeviceCheck | None = None
@@ -121,12 +121,12 @@ class RuntimesCheck:
 
 
 def check_targets(program: Program, data: bytes, targets: Iterable[Target]) -> RuntimesCheck:
-    """What several targets make of a program and its file, without what would have to be measured for it."""
+    """Check a program and its file against several targets, without measurements."""
     return RuntimesCheck(tuple(_checked(program, data, target) for target in targets))
 
 
 def check_target(program: Program, data: bytes, target: Target) -> TargetCheck:
-    """What a target makes of a program and its file, with what is measured or compiled for it."""
+    """Check a program and its file against one target, with measurements and compilation."""
     checked = _checked(program, data, target)
     if target.compiles and has_ethos():
         checked = _compiled(checked, data)

@@ -80,7 +80,7 @@ _RESOURCE, _VARIANT, _REFERENCES = 20, 21, 100
 
 
 def run_node(node: bytes, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """What TensorFlow computes for a serialized NodeDef; raises LowerError where it refuses the operands."""
+    """Run a serialized NodeDef in TensorFlow; raises LowerError if it refuses the operands."""
     arrays = [np.asarray(a) for a in arrays]
     need_tensorflow("an op without a rule cannot be computed without TensorFlow")
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""What the libraries below print: start-up lines about drivers, processors and delegates are not about the model."""
+"""Filter what libraries print: start-up lines about drivers, processors and delegates."""
 
 from __future__ import annotations
 
