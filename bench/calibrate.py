@@ -62,7 +62,7 @@ JOBS = ("float", "extremes", "histograms")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ObservedValues:
     """Values of a program that an int8 conversion observes, and inputs of its products."""
 
     program: Program
@@ -70,9 +70,9 @@ class Asked:
     moments: Mapping[Observed, Moments]
 
     @classmethod
-    def by(cls, lite: jfuse.Model, sample: np.ndarray) -> Asked:
+    def by(cls, lite: jfuse.Model, sample: np.ndarray) -> ObservedValues:
         """By the conversion of a float model.   sample: with a first axis of 1"""
-        found: list[Asked] = []
+        found: list[ObservedValues] = []
 
         def noted(program: Program, observed: Sequence[Observed], data: Any, **further: Any) -> Statistics:
             found.append(cls(program, observed, further["moments"]))
@@ -104,7 +104,7 @@ def official(model: bytes, samples: np.ndarray) -> tuple[float, float, Any]:
     return seconds, processor, [(float(q.min[0]), float(q.max[0])) for q in stated]
 
 
-def ours(asked: Asked, samples: np.ndarray, histograms: bool) -> tuple[float, float, Statistics]:
+def ours(asked: ObservedValues, samples: np.ndarray, histograms: bool) -> tuple[float, float, Statistics]:
     """Seconds, those of the processor, and the statistics."""
     started, busy = time.perf_counter(), busy_s()
     counted = asked.observed if histograms else ()
@@ -120,7 +120,7 @@ def drawn(name: str, count: int) -> np.ndarray:
 def memory(job: str, name: str, file: Path, count: int) -> tuple[float, float]:
     """The most MiB held in one job of this process above what was held before, and the MiB of the statistics."""
     lite, samples = jfuse.load(file), drawn(name, count)
-    asked = Asked.by(lite, samples[:1])
+    asked = ObservedValues.by(lite, samples[:1])
     statistics = Statistics(asked.program)
     begin_peak()
     before = peak_mib()
@@ -191,7 +191,7 @@ def measured(name: str, count: int) -> dict[str, Any]:
     samples = drawn(name, count)
     theirs, their_processor, stated = official(lite.to_bytes(), samples)
     few = len(samples) // 2
-    asked = Asked.by(lite, samples[:1])
+    asked = ObservedValues.by(lite, samples[:1])
     _, _, statistics = ours(asked, samples, False)
     row: dict[str, Any] = {
         "model": name,

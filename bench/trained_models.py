@@ -20,7 +20,7 @@ _STEPS = 32
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A network.   layers: makes the output of `keras.layers` and the input; loss: of Keras; examples: to train on"""
 
     data: Data
@@ -264,39 +264,39 @@ def _stacked(of: Any, x: Any) -> Any:
 
 
 _CLASSES = "sparse_categorical_crossentropy"
-MODELS: Mapping[str, Trained] = {
-    "rare_event": Trained(rare_events, lambda of, x: _mlp(of, x, 1, "sigmoid"), "binary_crossentropy", epochs=30),
-    "multi_label": Trained(labels, lambda of, x: _mlp(of, x, 6, "sigmoid"), "binary_crossentropy", epochs=30),
-    "sensors": Trained(sensors, lambda of, x: _mlp(of, of.Normalization()(x), 1, None), "mse", epochs=30),
-    "gelu_mlp": Trained(sensors, lambda of, x: _mlp(of, of.Normalization()(x), 1, None, "gelu"), "mse", epochs=30),
-    "controller": Trained(control, lambda of, x: _mlp(of, x, 3, "tanh"), "mse", epochs=30),
-    "cnn": Trained(shapes, _cnn, _CLASSES),
-    "mobile": Trained(shapes, lambda of, x: of.Softmax()(_mobile(of, x)), _CLASSES),
-    "gates": Trained(shapes, lambda of, x: of.Softmax()(_gated(of, x)), _CLASSES),
-    "swish_of_bytes": Trained(pixels, lambda of, x: of.Softmax()(_swish(of, x)), _CLASSES),
-    "u_net": Trained(masks, lambda of, x: _u_net(of, x, 1, "sigmoid"), "binary_crossentropy", 1500, 8),
-    "segments": Trained(segments, lambda of, x: _u_net(of, x, 3, "softmax"), _CLASSES, 1500, 8),
-    "detector": Trained(boxes, _detector, "mae", epochs=20),
-    "autoencoder": Trained(copies, _autoencoder, "mse", 1500),
-    "larger_images": Trained(halved, _larger, "mse", 1500, 8),
-    "denoiser": Trained(noisy, _causal, "mse"),
-    "lstm": Trained(movements, lambda of, x: of.Dense(6, "softmax")(of.LSTM(32)(x)), _CLASSES, epochs=6),
-    "gru": Trained(movements, lambda of, x: of.Dense(6, "softmax")(of.GRU(32)(x)), _CLASSES, epochs=6),
-    "simple_rnn": Trained(waves, lambda of, x: of.Dense(1)(of.SimpleRNN(24)(x)), "mse", epochs=6),
-    "stacked_lstm": Trained(
+MODELS: Mapping[str, TrainedModel] = {
+    "rare_event": TrainedModel(rare_events, lambda of, x: _mlp(of, x, 1, "sigmoid"), "binary_crossentropy", epochs=30),
+    "multi_label": TrainedModel(labels, lambda of, x: _mlp(of, x, 6, "sigmoid"), "binary_crossentropy", epochs=30),
+    "sensors": TrainedModel(sensors, lambda of, x: _mlp(of, of.Normalization()(x), 1, None), "mse", epochs=30),
+    "gelu_mlp": TrainedModel(sensors, lambda of, x: _mlp(of, of.Normalization()(x), 1, None, "gelu"), "mse", epochs=30),
+    "controller": TrainedModel(control, lambda of, x: _mlp(of, x, 3, "tanh"), "mse", epochs=30),
+    "cnn": TrainedModel(shapes, _cnn, _CLASSES),
+    "mobile": TrainedModel(shapes, lambda of, x: of.Softmax()(_mobile(of, x)), _CLASSES),
+    "gates": TrainedModel(shapes, lambda of, x: of.Softmax()(_gated(of, x)), _CLASSES),
+    "swish_of_bytes": TrainedModel(pixels, lambda of, x: of.Softmax()(_swish(of, x)), _CLASSES),
+    "u_net": TrainedModel(masks, lambda of, x: _u_net(of, x, 1, "sigmoid"), "binary_crossentropy", 1500, 8),
+    "segments": TrainedModel(segments, lambda of, x: _u_net(of, x, 3, "softmax"), _CLASSES, 1500, 8),
+    "detector": TrainedModel(boxes, _detector, "mae", epochs=20),
+    "autoencoder": TrainedModel(copies, _autoencoder, "mse", 1500),
+    "larger_images": TrainedModel(halved, _larger, "mse", 1500, 8),
+    "denoiser": TrainedModel(noisy, _causal, "mse"),
+    "lstm": TrainedModel(movements, lambda of, x: of.Dense(6, "softmax")(of.LSTM(32)(x)), _CLASSES, epochs=6),
+    "gru": TrainedModel(movements, lambda of, x: of.Dense(6, "softmax")(of.GRU(32)(x)), _CLASSES, epochs=6),
+    "simple_rnn": TrainedModel(waves, lambda of, x: of.Dense(1)(of.SimpleRNN(24)(x)), "mse", epochs=6),
+    "stacked_lstm": TrainedModel(
         waves, lambda of, x: of.Dense(1)(of.LSTM(16)(of.LSTM(24, return_sequences=True)(x))), "mse"
     ),
-    "tagger": Trained(
+    "tagger": TrainedModel(
         tags,
         lambda of, x: of.Dense(1, "sigmoid")(of.Bidirectional(of.LSTM(16, return_sequences=True))(x)),
         "binary_crossentropy",
         epochs=6,
     ),
-    "keywords": Trained(movements, lambda of, x: of.Softmax()(_keywords(of, x)), _CLASSES, epochs=6),
-    "masked_text": Trained(
+    "keywords": TrainedModel(movements, lambda of, x: of.Softmax()(_keywords(of, x)), _CLASSES, epochs=6),
+    "masked_text": TrainedModel(
         words,
         lambda of, x: of.Dense(1, "sigmoid")(of.LSTM(24)(of.Embedding(64, 16, mask_zero=True)(x))),
         "binary_crossentropy",
     ),
-    "attention_text": Trained(words, _attention, "binary_crossentropy"),
+    "attention_text": TrainedModel(words, _attention, "binary_crossentropy"),
 }

@@ -164,7 +164,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredModel:
     """A model's file of one sample, and the Keras model over a batch that it was made of, if that is there.
 
     check_s: how long the Keras model took to verify.
@@ -176,7 +176,7 @@ class Measured:
     check_s: float | None = None
 
     @classmethod
-    def of_keras(cls, model: Model) -> Measured:
+    def of_keras(cls, model: Model) -> MeasuredModel:
         """Converted now."""
         import keras
         import tensorflow as tf
@@ -281,14 +281,14 @@ def main() -> None:
     chosen = [model for model in MODELS if any(part.lower() in model.name.lower() for part in arguments.k)]
     if arguments.save:
         for model in chosen:
-            Measured.of_keras(model).file.save(model.file(arguments.save))
+            MeasuredModel.of_keras(model).file.save(model.file(arguments.save))
         return
     load = os.getloadavg()[0]
     rows = []
     print(_HEAD)
     for model in chosen:
         files = arguments.files
-        measured = Measured(model, jfuse.load(model.file(files))) if files else Measured.of_keras(model)
+        measured = MeasuredModel(model, jfuse.load(model.file(files))) if files else MeasuredModel.of_keras(model)
         rows.append(measured.row(arguments.rounds))
         print(lines(rows[-1]), flush=True)
     if arguments.json:

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from jfuse.base.notebooks import Shown
+from jfuse.base.notebooks import NotebookView
 
 if TYPE_CHECKING:
     from jfuse.api.check import check
@@ -171,7 +171,7 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-Shown.registered = partial(import_module, "jfuse.reports")
+NotebookView.registered = partial(import_module, "jfuse.reports")
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from jfuse.base.errors import JfuseError, need_choice, shown
 from jfuse.base.files import CPP_SUFFIXES, write_atomic
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import Limits
-from jfuse.base.notebooks import Shown
+from jfuse.base.notebooks import NotebookView
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
@@ -46,7 +46,7 @@ from jfuse.tflite.write.file import FileParts, file_parts
 from jfuse.tflite.write.model_metadata import with_metadata
 
 
-class Model(Shown):
+class Model(NotebookView):
     """A program with named signatures. `print(model)` shows its text; calling it runs it on CPU or GPU through XLA.
 
     `imported` keeps the TensorFlow source, `functions` the jax functions, where there are any, so that results can be

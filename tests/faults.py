@@ -277,7 +277,7 @@ FAULTS = (
     Fault(
         "verification: a tie may be of values that are far apart",
         "jfuse/verification/compare/ties.py",
-        "            raise _Apart\n",
+        "            raise _TieMismatch\n",
         "            pass\n",
         ("tests/verification/compare/test_ties.py",),
     ),

@@ -19,7 +19,7 @@ _NETS = ("the file is corrupt", "an operator cannot be read")
 
 
 @dataclass
-class Found:
+class Crash:
     """One exception that nobody foresaw: what it was, how often it came, and the first input that raised it."""
 
     what: str
@@ -45,7 +45,7 @@ class Findings:
     """Of one process, since its last report.   data: the input that is tried now"""
 
     counts: Counter[str] = field(default_factory=Counter)
-    bad: dict[str, Found] = field(default_factory=dict)
+    bad: dict[str, Crash] = field(default_factory=dict)
     data: bytes = b""
 
     @contextmanager
@@ -63,7 +63,7 @@ class Findings:
 
     def note(self, what: str) -> None:
         """Keep what the present input did, and the input, if it is the first one that did it."""
-        found = self.bad.setdefault(what, Found(what, 0, self.data))
+        found = self.bad.setdefault(what, Crash(what, 0, self.data))
         found.times += 1
 
 

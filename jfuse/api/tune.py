@@ -27,7 +27,7 @@ from jfuse.passes.options import (
     RecurrenceOptions,
     State,
 )
-from jfuse.records.conversion import Report, Tuned
+from jfuse.records.conversion import Report, TunedForms
 from jfuse.running.loaded_file import asked
 from jfuse.running.programs.device import Device
 from jfuse.tflite.targets.catalog import target_named
@@ -140,7 +140,7 @@ class _Tuning:
             if known:
                 chosen = min(known, key=lambda form: known[form][1])
                 found = ({form: t[i] for form, t in known.items()} for i in (0, 1))
-                tuned.append(Tuned(source, chosen, *found))
+                tuned.append(TunedForms(source, chosen, *found))
         forms = {t.source: t.chosen for t in tuned}
         result = self._lowered(forms) if forms else self.default
         result.report.tuned = tuned

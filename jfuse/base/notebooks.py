@@ -15,12 +15,12 @@ def as_html(shown: object) -> str | None:
     return None
 
 
-class Shown:
+class NotebookView:
     """A result that notebooks show as HTML."""
 
     registered: Callable[[], object]
     """Imports the module that registers the forms; set by `jfuse`."""
 
     def _repr_html_(self) -> str | None:
-        Shown.registered()
+        NotebookView.registered()
         return as_html(self)

@@ -17,7 +17,7 @@ from jfuse.api.verify import verify as compare
 from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
-from jfuse.benchmark.conversions import BenchmarkSource, Converted, converted
+from jfuse.benchmark.conversions import BenchmarkSource, ConversionRun, converted
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
 from jfuse.model import Model
 from jfuse.passes.context import OnStage
@@ -125,11 +125,11 @@ class _Bench:
 
     def files(
         self, against: Path | None, limit_s: float, recipe: tuple[str, str] | None
-    ) -> Iterator[tuple[str, Converted]]:
+    ) -> Iterator[tuple[str, ConversionRun]]:
         """Every file by name, with what making it took; XLA has none.   recipe: with its data, of one more"""
         is_file = self.source.path.suffix == ".tflite"
         if is_file:
-            yield SOURCE_FILE, Converted(bytes(read_file(self.source.path)[0]))
+            yield SOURCE_FILE, ConversionRun(bytes(read_file(self.source.path)[0]))
         forms = iter(FORMS.items())
         name, options = next(forms)
         first = self._converted(name, "jfuse", options, limit_s)
@@ -148,13 +148,13 @@ class _Bench:
             yield OFFICIAL, self._converted(OFFICIAL, "official", {}, limit_s)
         yield XLA, self._converted(XLA, "xla", {}, limit_s)
         if against is not None:
-            yield against.name, Converted(bytes(read_file(against)[0]))
+            yield against.name, ConversionRun(bytes(read_file(against)[0]))
 
-    def _converted(self, name: str, by: str, options: Mapping[str, Any], limit_s: float) -> Converted:
+    def _converted(self, name: str, by: str, options: Mapping[str, Any], limit_s: float) -> ConversionRun:
         self.on_stage(f"converting: {name}")
         return converted(by, self.source, options, limit_s)
 
-    def measured(self, files: Mapping[str, Converted], threads: Sequence[int], seconds: float) -> list[BenchRow]:
+    def measured(self, files: Mapping[str, ConversionRun], threads: Sequence[int], seconds: float) -> list[BenchRow]:
         """A row for each file with its latencies."""
         rows = {name: _row(name, found) for name, found in files.items()}
         self.on_stage("measure: XLA")
@@ -242,7 +242,7 @@ def xla_turn(calls: Sequence[tuple[Callable[[list[np.ndarray]], Any], list[np.nd
     return turn
 
 
-def _row(name: str, found: Converted) -> BenchRow:
+def _row(name: str, found: ConversionRun) -> BenchRow:
     return BenchRow(
         name,
         found.error,

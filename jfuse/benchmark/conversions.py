@@ -38,7 +38,7 @@ class BenchmarkSource:
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConversionRun:
     """File, time and memory of one conversion, or its `error`.   recurrent: whether it has recurrences"""
 
     data: bytes = b""
@@ -49,7 +49,7 @@ class Converted:
     steps: Mapping[str, float] = field(default_factory=dict)
 
 
-def converted(by: str, source: BenchmarkSource, options: Mapping[str, Any], limit_s: float) -> Converted:
+def converted(by: str, source: BenchmarkSource, options: Mapping[str, Any], limit_s: float) -> ConversionRun:
     """One conversion.   by: "jfuse", "official" or "xla", which loads and compiles; options: of `jfuse.convert`
 
     limit_s: seconds after which the process is ended.
@@ -69,14 +69,14 @@ def converted(by: str, source: BenchmarkSource, options: Mapping[str, Any], limi
         try:
             run = guarded_run(command, folder, limit_s, name="the conversion", environment=environment)
         except KernelFailed as error:
-            return Converted(error=_cut(f"{error.message}: {error.found or error.expected}"))
+            return ConversionRun(error=_cut(f"{error.message}: {error.found or error.expected}"))
         if not (folder / FIGURES).exists():
             words = run.stderr.strip().splitlines()
-            return Converted(error=_cut(f"the process ended with {run.returncode}: {words[-1] if words else ''}"))
+            return ConversionRun(error=_cut(f"the process ended with {run.returncode}: {words[-1] if words else ''}"))
         figures = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
         file = folder / FILE
         data = file.read_bytes() if file.exists() else b""
-    return Converted(**{"data": data, **figures, "error": _cut(figures["error"])})
+    return ConversionRun(**{"data": data, **figures, "error": _cut(figures["error"])})
 
 
 def _cut(text: str) -> str:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from jfuse.base.measure import as_json_number
-from jfuse.base.notebooks import Shown
+from jfuse.base.notebooks import NotebookView
 from jfuse.programs.operator_times import OperatorTime
 from jfuse.reports.as_json import write_data
 
@@ -59,7 +59,7 @@ class BenchRow:
 
 
 @dataclass(frozen=True)
-class Benchmark(Shown):
+class Benchmark(NotebookView):
     """All rows of one model, and where they were measured.   inputs: the type of each, by name"""
 
     model: str

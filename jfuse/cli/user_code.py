@@ -17,14 +17,14 @@ from jfuse.passes.installed import installed_passes
 from jfuse.passes.own import Pass, registered_passes
 
 
-class Brought(TypedDict):
+class UserRules(TypedDict):
     """Rules and passes of the user's code, as arguments of `jfuse.convert`."""
 
     rules: tuple[Rule, ...]
     passes: tuple[Pass, ...]
 
 
-def run(modules: Sequence[str] | None, files: Sequence[Path] | None) -> Brought:
+def run(modules: Sequence[str] | None, files: Sequence[Path] | None) -> UserRules:
     """Import modules by name and files by path; the rules and passes of the files and of installed packages.
 
     Those of files come before those of packages of the same name. Passes that are registered for the process are not
@@ -42,12 +42,14 @@ def run(modules: Sequence[str] | None, files: Sequence[Path] | None) -> Brought:
     registered = {own.name for own in registered_passes()}
     named = {own.name for own in passes} | registered
     others = tuple(own for own in installed_passes() if own.name not in named)
-    return Brought(rules=(*installed, *rules), passes=(*others, *(own for own in passes if own.name not in registered)))
+    return UserRules(
+        rules=(*installed, *rules), passes=(*others, *(own for own in passes if own.name not in registered))
+    )
 
 
-def _defined_in(path: Path) -> Brought:
+def _defined_in(path: Path) -> UserRules:
     module = _imported(path)
-    defined = Brought(rules=rules_in(module), passes=found_in(module, Pass))
+    defined = UserRules(rules=rules_in(module), passes=found_in(module, Pass))
     if not defined["rules"] and not defined["passes"]:
         raise JfuseError(
             f"{path} defines no rule",

@@ -60,7 +60,7 @@ class Imported:
         return {name: state.variable() for name, state in self.states.items() if state.variable is not None}
 
 
-_Found = tuple[list[TfSignature], Any, tuple[str, ...]]
+_SourceParts = tuple[list[TfSignature], Any, tuple[str, ...]]
 """The wanted signatures, what must be kept alive with them, and notes for the report."""
 
 
@@ -127,11 +127,11 @@ def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
     return load_keras_file(path, unsafe=unsafe, limits=limits)
 
 
-def _of_graph_def(graph_def: Any, selection: Selection) -> _Found:
+def _of_graph_def(graph_def: Any, selection: Selection) -> _SourceParts:
     return [graph_def_signature(graph_def, selection)], graph_def, ()
 
 
-def _signatures(source: Any, selection: Selection, unsafe: bool) -> _Found:
+def _signatures(source: Any, selection: Selection, unsafe: bool) -> _SourceParts:
     keys, input_signature = selection.signatures, selection.input_signature
     if isinstance(source, Path):
         return saved_model_signatures(source, keys, unsafe=unsafe)

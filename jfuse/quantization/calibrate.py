@@ -127,7 +127,7 @@ class _Runs:
 
     def __post_init__(self) -> None:
         self._has_states = bool(self.program.states())
-        by_graph = {id(s.graph): _Watched(s, self.slots, self.expected) for s in distinct(self.program)}
+        by_graph = {id(s.graph): _WatchedSignature(s, self.slots, self.expected) for s in distinct(self.program)}
         self._watched = {s.key: by_graph[id(s.graph)] for s in self.program.signatures}
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ def _known(signature: Signature) -> Signature:
     return replace(signature, graph=replace(graph, eqns=eqns, outputs=outputs))
 
 
-class _Watched:
+class _WatchedSignature:
     """One signature with tallies of its values, over samples.   expected: how many, in all"""
 
     def __init__(self, signature: Signature, slots: Sequence[ObservedSlot], expected: int) -> None:
@@ -253,9 +253,9 @@ class _Watched:
 
 
 class _Sized:
-    """As `_Watched`, with sizes of open dimensions."""
+    """As `_WatchedSignature`, with sizes of open dimensions."""
 
-    def __init__(self, watched: _Watched, sizes: Mapping[str, int]) -> None:
+    def __init__(self, watched: _WatchedSignature, sizes: Mapping[str, int]) -> None:
         self._watched = watched
         backend = jax.default_backend()
         self._on_host = HostLooks.of(watched.graph, watched.slots, sizes) if backend == "cpu" else HostLooks()
@@ -305,7 +305,7 @@ class _Sized:
         return found.states, records | moments
 
 
-class _Found(NamedTuple):
+class _SampleResults(NamedTuple):
     """Results of a program for samples.
 
     states: after the calls, each with samples first. extremes: f32[samples,values,2], and totals, of what is tallied
@@ -324,7 +324,7 @@ class _Program:
     """An instrumented graph, run over samples on XLA, or one by one where that does not work."""
 
     def __init__(
-        self, graph: Graph, watched: _Watched, extremes: int, on_host: HostLooks, at_once: int, quick: bool
+        self, graph: Graph, watched: _WatchedSignature, extremes: int, on_host: HostLooks, at_once: int, quick: bool
     ) -> None:
         self._graph = graph
         self._ends = len(watched.carried), len(watched.carried) + extremes, len(graph.outputs) - len(on_host.values)
@@ -354,14 +354,14 @@ class _Program:
         states, extremes, values = results
         return (states, extremes, *self._on_host.look(values, self._histograms)), totals
 
-    def run(self, arrays: Sequence[np.ndarray], count: int) -> _Found:
+    def run(self, arrays: Sequence[np.ndarray], count: int) -> _SampleResults:
         """Observe one call for each sample."""
         given = arrays or [np.zeros(count, np.int8)]  # a signature without inputs
         self._begin()
         found = None if self._together is None else self._together.run(given)
         (states, extremes, ends, others), totals = self._one_by_one(arrays, count) if found is None else found
         stacked = np.stack(extremes, 1) if extremes else np.zeros((count, 0, 2), np.float32)
-        return _Found(states, stacked, totals, ends, others, self._histograms.counts)
+        return _SampleResults(states, stacked, totals, ends, others, self._histograms.counts)
 
     def _begin(self) -> None:
         self._histograms = Histograms(len(self._on_host.counts))

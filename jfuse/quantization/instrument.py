@@ -120,13 +120,13 @@ class _Instrument:
     def _tallies(self, places: Sequence[int]) -> Iterator[Tally]:
         return (self._slots[i].tally for i in places)
 
-    def _threaded(self, eqn: Eqn, inside: Sequence[int]) -> _Opened:
+    def _threaded(self, eqn: Eqn, inside: Sequence[int]) -> _ExtendedEqn:
         """The equation with bodies that take and give the tallies; they come last among what a loop carries."""
-        opened = _Opened(eqn, len(eqn.inputs), len(eqn.outputs), eqn.op in (while_, scan))
+        opened = _ExtendedEqn(eqn, len(eqn.inputs), len(eqn.outputs), eqn.op in (while_, scan))
         if eqn.op is scan:
             carries = eqn.params["carries"]
             params = {**eqn.params, "carries": carries + len(inside) + 1}
-            opened = _Opened(replace(eqn, params=params), eqn.params["consts"] + carries, carries, True)
+            opened = _ExtendedEqn(replace(eqn, params=params), eqn.params["consts"] + carries, carries, True)
         at_input = opened.at_input - (eqn.op is if_)  # the flag is no operand of the branches
         places = replace(opened, at_input=at_input)
         bodies = [self._body(body, inside, places) for body in eqn.bodies]
@@ -134,7 +134,7 @@ class _Instrument:
             bodies[0] = replace(eqn.bodies[0], inputs=bodies[0].inputs)
         return replace(opened, eqn=replace(opened.eqn, bodies=tuple(bodies)))
 
-    def _body(self, body: Graph, inside: Sequence[int], places: _Opened) -> Graph:
+    def _body(self, body: Graph, inside: Sequence[int], places: _ExtendedEqn) -> Graph:
         """The body with the weight and tallies as further inputs, and the tallies after it as further results."""
         weight, given = Var(_WEIGHT), {i: Var(self._slots[i].tally.type) for i in inside}
         eqns, after = self._eqns(body, weight, given)
@@ -142,7 +142,9 @@ class _Instrument:
         inputs = _inserted(body.inputs, places.at_input, (weight, *given.values()))
         return replace(body, inputs=inputs, eqns=tuple(eqns), outputs=_inserted(body.outputs, places.at_output, added))
 
-    def _around(self, opened: _Opened, slots: Sequence[int], weight: Var, tallies: dict[int, Var]) -> Iterator[Eqn]:
+    def _around(
+        self, opened: _ExtendedEqn, slots: Sequence[int], weight: Var, tallies: dict[int, Var]
+    ) -> Iterator[Eqn]:
         """The equation between what starts tallies for it and what merges them after it."""
         begun, found = ([Var(t.type) for t in self._tallies(slots)] for _ in range(2))
         for i, var in zip(slots, begun, strict=True):
@@ -161,7 +163,7 @@ class _Instrument:
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _ExtendedEqn:
     """An equation that takes further operands and gives further results, from these places on.
 
     carries: whether it is a loop, whose bodies give all that they take.

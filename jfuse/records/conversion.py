@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jfuse.base.errors import NotFused
 from jfuse.base.measure import Measure
-from jfuse.base.notebooks import Shown
+from jfuse.base.notebooks import NotebookView
 from jfuse.ir.graph import Graph, Var
 
 _WARNING = "warning: "
@@ -146,7 +146,7 @@ class LoopForm:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedForms:
     """Measured time of a recurrence in each form: microseconds of the whole file, by a word for the form.
 
     ratios: the same as times of the file in which jfuse chose. chosen: the form that was taken.
@@ -163,7 +163,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptState:
     """A state of the file: a value that one call hands to the next, and where it is meanwhile."""
 
     name: str
@@ -266,7 +266,7 @@ class LatencyRatio:
 
 
 @dataclass
-class Report(Shown):
+class Report(NotebookView):
     """Everything that is worth telling about one conversion.
 
     interpreter_only: why LiteRT's CompiledModel refuses a file for LiteRT, and what helps; "" where it takes the file.
@@ -277,10 +277,10 @@ class Report(Shown):
     assumptions: list[str] = field(default_factory=list)
     promises: list[PaddingPromise] = field(default_factory=list)
     loops: list[LoopForm] = field(default_factory=list)
-    tuned: list[Tuned] = field(default_factory=list)
+    tuned: list[TunedForms] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     interpreter_only: str = ""
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptState] = field(default_factory=list)
     quantized: list[QuantizedOps] = field(default_factory=list)
     noise: list[Noise] = field(default_factory=list)
     latency: LatencyRatio | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from jfuse.base.measure import Measure
-from jfuse.base.notebooks import Shown
+from jfuse.base.notebooks import NotebookView
 from jfuse.ir.graph import Program
 from jfuse.records.conversion import Difference
 
@@ -82,7 +82,7 @@ class EquationError:
 
 
 @dataclass
-class Verification(Shown):
+class Verification(NotebookView):
     """The result of `jfuse.verify`: what was compared, on how many samples, how far they are apart, and where.
 
     differences: the worst of each output. first: the first equation that differs, where an output is beyond its

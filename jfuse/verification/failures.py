@@ -18,7 +18,7 @@ from jfuse.records.verification import EquationError, Verification
 from jfuse.running.failing_operator import failing_operator
 from jfuse.running.partition import with_delegates
 from jfuse.running.worker import LiteRtFailed
-from jfuse.verification.compare.wrong import Differs, Wrong
+from jfuse.verification.compare.wrong import Differs, WrongOutput
 from jfuse.verification.inputs.user_inputs import save_calls
 from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_difference
 from jfuse.verification.locate.shrink import Row, shrunk
@@ -138,10 +138,10 @@ class Failures:
         save_calls(path, row)
         return path
 
-    def _fails(self, like: Wrong, row: Row) -> bool:
+    def _fails(self, like: WrongOutput, row: Row) -> bool:
         return self._again(like, row) is not None
 
-    def _again(self, like: Wrong, row: Row) -> Differs | None:
+    def _again(self, like: WrongOutput, row: Row) -> Differs | None:
         """Run a row of calls from the initial states; return the same difference if it appears again."""
         matched = self.matched
         reference = matched.subjects[0] if _is_own(like) else matched.reference
@@ -159,11 +159,11 @@ class Failures:
             return None
         return None
 
-    def _as_compared(self, like: Wrong, row: Row) -> Row:
+    def _as_compared(self, like: WrongOutput, row: Row) -> Row:
         """The row as it is compared: with the reference, states that it does not take are what they start as."""
         return row if _is_own(like) else tuple(self.matched.with_states(row))
 
-    def _first_difference(self, found: Differs, worst: Wrong) -> EquationError | None:
+    def _first_difference(self, found: Differs, worst: WrongOutput) -> EquationError | None:
         sides = self.matched.sides
         if sides.model is None or worst.place < 0:  # around custom operators the name of what differs says where
             return None
@@ -194,17 +194,17 @@ _OF_PARTS = {
 _OF_KERNELS = "jfuse.quantize_report, which shows the operators whose results are not those of their operands and types"
 
 
-def _is_own(wrong: Wrong) -> bool:
+def _is_own(wrong: WrongOutput) -> bool:
     """Whether subjects differ among themselves."""
     return wrong.pair.startswith("xla/")
 
 
-def _excess(wrong: Wrong, first: Wrong) -> tuple[bool, float]:
+def _excess(wrong: WrongOutput, first: WrongOutput) -> tuple[bool, float]:
     """Sort key: the first comparison that fails, and in it the output with the largest error."""
     return wrong.pair == first.pair, wrong.measure.relative
 
 
-def _failed(key: str, wrong: Wrong, result: Verification, states: str) -> VerifyFailed:
+def _failed(key: str, wrong: WrongOutput, result: Verification, states: str) -> VerifyFailed:
     """The error of one output.   states: who keeps what the other side does not, where it shows in a row of calls"""
     first, m = result.first, wrong.measure
     units = f"max|a-b| {m.absolute:.3g}, {m.ulp:.3g} ulp, cosine {m.cosine:.6f}, signal to noise {m.snr:.1f} dB"

@@ -31,7 +31,7 @@ from jfuse.records.conversion import PaddingPromise
 from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, OVERFLOWING, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
 from jfuse.verification.inputs.sample_batch import SampleBatch
-from jfuse.verification.inputs.user_inputs import Given
+from jfuse.verification.inputs.user_inputs import UserInputs
 from jfuse.verification.inputs.vocabularies import with_keys
 from jfuse.verification.options import SamplingOptions
 from jfuse.verification.subject import Interface
@@ -55,7 +55,7 @@ class CallPlan:
     def rows(self) -> Iterator[Iterable[CallInputs]]:
         """The rows, the first of them with all random calls: at each choice of sizes some at other scales."""
         if self.sampling.inputs is not None:
-            yield Given(self.interfaces, self.signatures[0].key).calls(self.sampling.inputs)
+            yield UserInputs(self.interfaces, self.signatures[0].key).calls(self.sampling.inputs)
             return
         yield self._random()
         yield from self._edges()

@@ -13,7 +13,7 @@ import pytest
 
 from jfuse.base.errors import JfuseError
 from jfuse.base.measure import Measure
-from jfuse.records.conversion import CustomOperators, Kept, LoopForm, Report
+from jfuse.records.conversion import CustomOperators, KeptState, LoopForm, Report
 from jfuse.records.verification import EquationError, Verification
 from jfuse.reports import to_json, write_json
 from jfuse.reports.as_json import VERSION
@@ -36,7 +36,7 @@ def full() -> tuple[Verification, Report]:
     told.notes, told.failing, told.command = ["one output is random"], Path("failing.npz"), "jfuse verify model.tflite"
     made = report(2)
     made.loops = [LoopForm("net/while (While)", "3 steps", "while")]
-    made.kept = [Kept("h", "f32[1,4]", "a variable tensor")]
+    made.kept = [KeptState("h", "f32[1,4]", "a variable tensor")]
     made.custom = [CustomOperators("FlexErf", "Erf", 2, "net/Erf", "the Flex delegate")]
     made.notes = ["an assert was dropped"]
     return told, made

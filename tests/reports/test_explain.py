@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jfuse.records.conversion import Fusion, Kept, LoopForm, Refusal, Report
+from jfuse.records.conversion import Fusion, KeptState, LoopForm, Refusal, Report
 from jfuse.reports.explain import explain_lines, remedy_of
 
 FUSED = Fusion(
@@ -74,7 +74,7 @@ def test_loops_that_nobody_took_for_a_recurrence_are_told_too() -> None:
 
 
 def test_assumptions_states_and_notes_follow() -> None:
-    report = Report(assumptions=["T >= 1"], kept=[Kept("lstm_h", "f32[1,4]", "a state tensor")], notes=["a note"])
+    report = Report(assumptions=["T >= 1"], kept=[KeptState("lstm_h", "f32[1,4]", "a state tensor")], notes=["a note"])
     assert explain_lines(report) == [
         "assumed: T >= 1",
         "kept between calls: lstm_h: f32[1,4] in a state tensor",

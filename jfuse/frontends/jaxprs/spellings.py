@@ -22,14 +22,14 @@ When = Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Spelling:
     """A function of the operands by position and the parameters by keyword.   when: for which equations, if not all"""
 
     function: Spelling
     when: When | None
 
 
-_KNOWN: dict[str, _Known] = {}
+_SPELLINGS: dict[str, _Spelling] = {}
 
 
 def spells(*names: str, when: When | None = None) -> Callable[[Spelling], Spelling]:
@@ -40,8 +40,8 @@ def spells(*names: str, when: When | None = None) -> Callable[[Spelling], Spelli
 
     def register(function: Spelling) -> Spelling:
         for name in names:
-            assert name not in _KNOWN, f"two functions spell {name}"
-            _KNOWN[name] = _Known(function, when)
+            assert name not in _SPELLINGS, f"two functions spell {name}"
+            _SPELLINGS[name] = _Spelling(function, when)
         return function
 
     return register
@@ -54,7 +54,7 @@ def spelled(eqn: Any, rules: Mapping[str, JaxRule]) -> Any | None:
     """
     name = eqn.primitive.name
     # Rules read axes of keys, whose words are one axis more: jax's own lowering knows them.
-    known, rule = _KNOWN.get(name), None if _reads_keys(eqn) else rules.get(name)
+    known, rule = _SPELLINGS.get(name), None if _reads_keys(eqn) else rules.get(name)
     if rule is not None and (rule is not DEFAULT.lowers_jax.get(name) or known is None):
         return None
     if known is not None and (known.when is None or known.when(eqn)):

@@ -30,7 +30,7 @@ def layers_kept() -> Iterator[None]:
 
     operators = _operators()
     original, fast = rnn._VF, torch.backends.mha.get_fastpath_enabled()
-    rnn._VF = _Kept(original, operators)
+    rnn._VF = _LayerFunctions(original, operators)
     torch.backends.mha.set_fastpath_enabled(False)  # it has an operator of its own for a whole encoder layer
     try:
         with packed_kept(), attention_by_heads():
@@ -54,7 +54,7 @@ def keep_layers_of(graph: Any) -> None:
             node.args = (node.args[0], list(held), *node.args[2:])
 
 
-class _Kept:
+class _LayerFunctions:
     """torch._VF with other functions for recurrent layers."""
 
     def __init__(self, original: Any, operators: dict[str, Any]) -> None:

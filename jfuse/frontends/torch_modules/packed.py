@@ -46,7 +46,7 @@ class PackedSizes:
         return self.steps
 
 
-class _Whole:
+class _PaddedPacking:
     """torch._VF for the functions that pack: what they pack stays a padded batch, time first."""
 
     def __init__(self, original: Any) -> None:
@@ -99,7 +99,7 @@ def packed_kept() -> Iterator[None]:
             stack.enter_context(_with_padded(owner, name))
         # Modules import the function by name, so that its code is what can be replaced.
         pack.__code__ = _pack_padded_sequence.__code__
-        packing._VF = _Whole(original)
+        packing._VF = _PaddedPacking(original)
         try:
             yield
         finally:

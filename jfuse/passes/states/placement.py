@@ -27,7 +27,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.state import state
 from jfuse.proof.inputs import concrete
-from jfuse.records.conversion import Kept
+from jfuse.records.conversion import KeptState
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 
 _REARRANGE = frozenset({"renames", "permutes", "takes"})
@@ -194,17 +194,17 @@ def _refuse_texts(program: Program) -> None:
             )
 
 
-def _kept(program: Program, keepers: Mapping[str, Eqn | None]) -> Iterator[Kept]:
+def _kept(program: Program, keepers: Mapping[str, Eqn | None]) -> Iterator[KeptState]:
     """What the report says of each state."""
     for kept in program.states():
         keeper = keepers.get(kept.name)
         place = f" at {keeper.source}" if keeper is not None and str(keeper.source) else ""
         where = "a state tensor" if kept.name in keepers else "a variable"
         where = where if keeper is None else f"the state tensor of {keeper.op.name}{place}"
-        yield Kept(kept.name, str(kept.initial.type), where)
+        yield KeptState(kept.name, str(kept.initial.type), where)
     exposed = {given.name: given for s in program.signatures for given in s.exposed}
     for given in exposed.values():
-        yield Kept(given.name, str(given.initial.type), "the caller's hands: an input and an output")
+        yield KeptState(given.name, str(given.initial.type), "the caller's hands: an input and an output")
 
 
 def _with_final_states(signature: Signature) -> Signature:

@@ -23,7 +23,7 @@ from jfuse.verification.compare.sample_share import OddCall, SampleShare
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.steep_inputs import is_steep, ties_in_loops
 from jfuse.verification.compare.tolerance import Tolerance
-from jfuse.verification.compare.wrong import Differs, Excused, Worst, Wrong, measured
+from jfuse.verification.compare.wrong import Differs, Excused, LargestDifference, WrongOutput, measured
 from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.inputs.sample_batch import SampleBatch
@@ -56,7 +56,7 @@ class Comparison:
     around: Callable[[], AroundCustom] | None = None
     excused: Excused = lambda step, wrong, before: (wrong, ())
     on_call: Callable[[int], None] = lambda count: None
-    worst: dict[tuple[str, str, str], Worst] = field(default_factory=dict)
+    worst: dict[tuple[str, str, str], LargestDifference] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     calls: int = 0
     first: CallInputs | None = None
@@ -215,9 +215,9 @@ class Comparison:
             self.excused,
         )
 
-    def _take(self, key: str, output: str, pair: str, finding: Worst | OddCall) -> None:
+    def _take(self, key: str, output: str, pair: str, finding: LargestDifference | OddCall) -> None:
         """Take in what a process found; raises Differs where a call differs."""
-        if isinstance(finding, Worst):
+        if isinstance(finding, LargestDifference):
             self._note_worst(key, output, pair, finding)
         elif finding.left is None:
             wrong = self._elements.wrong_elements(key, finding.wrong)  # by what was found out about others
@@ -243,7 +243,7 @@ class Comparison:
             return "xla/litert"
         return pair_of(self.reference, self.subjects[place])
 
-    def _differing(self, step: CallInputs, place: int, found: Arrays, wanted: Arrays) -> Iterator[Wrong]:
+    def _differing(self, step: CallInputs, place: int, found: Arrays, wanted: Arrays) -> Iterator[WrongOutput]:
         """The outputs that differ by more than their tolerance; keeps the worst of all others."""
         chance = self._chance[step.key] if place >= 0 else ()  # what is computed around operators leaves it out
         for output in (n for n in wanted if n in found and n not in chance):
@@ -253,9 +253,9 @@ class Comparison:
             tolerance = self.tolerance(step.key, output)
             measure = measured(f, w, tolerance)
             if measure.relative <= tolerance.value:
-                self._note_worst(step.key, output, self._pair(place), Worst(measure, tolerance, 1))
+                self._note_worst(step.key, output, self._pair(place), LargestDifference(measure, tolerance, 1))
             else:
-                yield Wrong(self._pair(place), output, measure, tolerance, f, w, place)
+                yield WrongOutput(self._pair(place), output, measure, tolerance, f, w, place)
 
     def _learn(self, step: CallInputs, wanted: Arrays) -> None:
         for output in (n for n in wanted if not n.startswith(STATE) and n not in self.left_out):
@@ -271,7 +271,7 @@ class Comparison:
         for place, outputs in enumerate(found):
             for output in (n for n in wanted if n in outputs and n not in self._chance[step.key]):
                 f, w = np.asarray(outputs[output]), np.asarray(wanted[output])
-                wrong = Wrong(self._pair(place), output, _EQUAL, self.tolerance(step.key, output), f, w, place)
+                wrong = WrongOutput(self._pair(place), output, _EQUAL, self.tolerance(step.key, output), f, w, place)
                 yield Suspect(step, wrong, states, tuple(self._before))
 
     def _settle(self, suspect: Suspect) -> None:
@@ -286,16 +286,16 @@ class Comparison:
         self.notes.update(dict.fromkeys(notes))
         if left:
             key = suspect.step.key
-            self._note_worst(key, wrong.output, wrong.pair, Worst(wrong.measure, wrong.tolerance, 1))
+            self._note_worst(key, wrong.output, wrong.pair, LargestDifference(wrong.measure, wrong.tolerance, 1))
             others = [s for s in self._moving if s.key == key and s is not suspect.step]
             raise Differs(suspect.step, left, suspect.states, suspect.before, others)
 
-    def _note_worst(self, key: str, output: str, pair: str, new: Worst) -> None:
+    def _note_worst(self, key: str, output: str, pair: str, new: LargestDifference) -> None:
         old = self.worst.get((key, output, pair))
         self.worst[key, output, pair] = new if old is None else old.and_(new)
 
     def _judge(
-        self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays, earlier: Sequence[CallInputs]
+        self, step: CallInputs, wrong: Sequence[WrongOutput], states: Arrays, earlier: Sequence[CallInputs]
     ) -> CallInputs | None:
         """Raise Differs where nothing explains what is wrong; a call to compare instead where its inputs do."""
         if step.kind in STEEP and self._is_steep(step, wrong):
@@ -310,7 +310,7 @@ class Comparison:
             return None if other is step else other
         if left:
             for w in left:
-                self._note_worst(step.key, w.output, w.pair, Worst(w.measure, w.tolerance, 1))
+                self._note_worst(step.key, w.output, w.pair, LargestDifference(w.measure, w.tolerance, 1))
             raise Differs(step, left, states, self._before, earlier=earlier)
         return None
 
@@ -333,13 +333,13 @@ class Comparison:
                 return replace(step, inputs=inputs)
         return None
 
-    def _ties_in_loops(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
+    def _ties_in_loops(self, step: CallInputs, wrong: Sequence[WrongOutput]) -> bool:
         if self._keeps:
             return False
         graph = self.signatures[step.key].graph
         return ties_in_loops(graph, self.reference, self.subjects, step, wrong)
 
-    def _is_steep(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
+    def _is_steep(self, step: CallInputs, wrong: Sequence[WrongOutput]) -> bool:
         try:
             return is_steep(self.reference, self.subjects, step, wrong)
         finally:

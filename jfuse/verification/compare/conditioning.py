@@ -18,7 +18,7 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import with_float
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.ties import chooses
-from jfuse.verification.compare.wrong import Wrong
+from jfuse.verification.compare.wrong import WrongOutput
 from jfuse.verification.locate.inner_rounding import rounded_results
 from jfuse.verification.locate.rounding import TIMES, rounding_of
 from jfuse.verification.runners.node_values import Value
@@ -36,8 +36,8 @@ class Conditioning:
     program: Program
 
     def excused(
-        self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
-    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        self, step: CallInputs, wrong: Sequence[WrongOutput], before: Sequence[CallInputs] = ()
+    ) -> tuple[Sequence[WrongOutput], Sequence[str]]:
         """The wrong outputs of one call that rounding does not explain, and a note on those that it does.
 
         before: the calls before it, from the initial states. Loops are one equation: what diverges in them step by step
@@ -81,8 +81,8 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def source_overflows(
-    step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
-) -> tuple[Sequence[Wrong], Sequence[str]]:
+    step: CallInputs, wrong: Sequence[WrongOutput], before: Sequence[CallInputs] = ()
+) -> tuple[Sequence[WrongOutput], Sequence[str]]:
     """The wrong outputs but those that are right wherever a source of 16 bits is finite; a note on these."""
     left = [w for w in wrong if not (w.tolerance.unit and _differs_by_overflow(w))]
     names = ", ".join(sorted({w.output for w in wrong} - {w.output for w in left}))
@@ -90,7 +90,7 @@ def source_overflows(
     return left, (note,) if names else ()
 
 
-def _differs_by_overflow(wrong: Wrong) -> bool:
+def _differs_by_overflow(wrong: WrongOutput) -> bool:
     if wrong.found.size != wrong.wanted.size:
         return False
     found, wanted = wrong.found.reshape(wrong.wanted.shape).astype(np.float64), wrong.wanted.astype(np.float64)
@@ -102,19 +102,19 @@ def _differs_by_overflow(wrong: Wrong) -> bool:
 class _Rounding:
     """One output on both sides, in f64.   exact: the answer. plain: that of f32. moves: how far roundings move it"""
 
-    wrong: Wrong
+    wrong: WrongOutput
     exact: np.ndarray
     plain: np.ndarray
     moves: np.ndarray
 
     @staticmethod
-    def may_be(wrong: Wrong) -> bool:
+    def may_be(wrong: WrongOutput) -> bool:
         """Whether this can be said of an output: f32, or what the reference rounds, that differs by a finite number."""
         is_rounded = wrong.wanted.dtype == np.float32 or wrong.tolerance.unit > 0
         return is_rounded and bool(np.isfinite(wrong.measure.relative))
 
     @classmethod
-    def of(cls, wrong: Wrong, exact: Value, plain: Value) -> _Rounding | None:
+    def of(cls, wrong: WrongOutput, exact: Value, plain: Value) -> _Rounding | None:
         """None where the graph cannot be computed equation by equation."""
         shape, size = wrong.wanted.shape, wrong.wanted.size
         if not cls.may_be(wrong) or exact is None or plain is None or {exact.size, plain.size} != {size}:

@@ -14,7 +14,7 @@ _NAMED = 8
 
 
 @dataclass
-class _Seen:
+class _CommonValues:
     """Properties that hold in all calls so far: the output is NaN, or constant.
 
     first: the value of one call. nan_places, constant_places: of floats, for each axis whose size is the same in all
@@ -53,11 +53,11 @@ class _Seen:
 class ConstantOutputs:
     """The outputs that were NaN, or the same whatever the inputs were, in all calls so far."""
 
-    _seen: dict[tuple[str, str], _Seen] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], _CommonValues] = field(default_factory=dict)
 
     def learn(self, key: str, output: str, array: np.ndarray) -> None:
         """One more value of an output of a signature."""
-        self._seen.setdefault((key, output), _Seen(array)).learn(array)
+        self._seen.setdefault((key, output), _CommonValues(array)).learn(array)
 
     def notes(self, signatures: Mapping[str, Signature]) -> Iterator[str]:
         """A sentence for each such output; one that depends on no input may well be the same."""

@@ -11,7 +11,7 @@ from jfuse.base.errors import VerifyFailed
 from jfuse.base.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.scales import ElementScales, moved_by_rounding, nudged
-from jfuse.verification.compare.wrong import Wrong
+from jfuse.verification.compare.wrong import WrongOutput
 from jfuse.verification.locate.inner_rounding import rounded_results
 from jfuse.verification.subject import Arrays, Subject, outputs_and_states
 
@@ -23,7 +23,7 @@ class Suspect:
     """An output of one call within its tolerance as a whole, with elements beyond it by what they moved so far."""
 
     step: CallInputs
-    wrong: Wrong
+    wrong: WrongOutput
     states: Arrays
     before: tuple[CallInputs, ...]
 
@@ -45,7 +45,7 @@ class ElementErrors:
         found = [*self.suspects, *suspects]
         self.suspects = [s for s in found if self.wrong_elements(s.step.key, s.wrong, so_far=True) is not None]
 
-    def wrong_elements(self, key: str, of: Wrong, *, so_far: bool = False) -> Wrong | None:
+    def wrong_elements(self, key: str, of: WrongOutput, *, so_far: bool = False) -> WrongOutput | None:
         """The output as one that is wrong by its elements' own scales; None where it is right.   so_far: or may be"""
         f, w, tolerance = of.found, of.wanted, of.tolerance
         if f.size != w.size or w.dtype.kind not in "fcV" or np.array_equal(f.reshape(w.shape), w):
@@ -55,7 +55,7 @@ class ElementErrors:
             return None
         return replace(of, found=f.reshape(w.shape), measure=Measure.of(f.reshape(w.shape), w, scale), scale=scale)
 
-    def unexplained(self, suspect: Suspect) -> Wrong | None:
+    def unexplained(self, suspect: Suspect) -> WrongOutput | None:
         """The output where elements are wrong, and no rounding on the way explains that; None where one does."""
         key, of = suspect.step.key, suspect.wrong
         wrong = self.wrong_elements(key, of)

@@ -15,7 +15,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.operand import namespace
 from jfuse.proof.inputs import CallInputs
 from jfuse.quantization.computed import Computed
-from jfuse.verification.compare.wrong import Wrong, measured
+from jfuse.verification.compare.wrong import WrongOutput, measured
 from jfuse.verification.locate.inner_rounding import rounded_results
 
 _BELOW = -9.0
@@ -29,8 +29,8 @@ class MicroSigmoid:
     program: Program
 
     def excused(
-        self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
-    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        self, step: CallInputs, wrong: Sequence[WrongOutput], before: Sequence[CallInputs] = ()
+    ) -> tuple[Sequence[WrongOutput], Sequence[str]]:
         """The wrong outputs of one call that remain, and a note on the others.
 
         Those others are, within their tolerance, the graph's with this sigmoid; and the reference's are the graph's.
@@ -54,7 +54,7 @@ class MicroSigmoid:
         return left, (note,) if tiny else ()
 
 
-def _agrees(of: Wrong, side: np.ndarray, computed: np.ndarray | None) -> bool:
+def _agrees(of: WrongOutput, side: np.ndarray, computed: np.ndarray | None) -> bool:
     if computed is None or computed.size != side.size:
         return False
     return measured(side, computed.reshape(side.shape).astype(side.dtype), of.tolerance).relative <= of.tolerance.value

@@ -12,9 +12,9 @@ from jfuse.base.measure import Measure
 from jfuse.proof.inputs import CallInputs
 from jfuse.running.processes import own_share
 from jfuse.verification.compare.element_errors import ElementErrors
-from jfuse.verification.compare.scales import Moves
+from jfuse.verification.compare.scales import ElementRanges
 from jfuse.verification.compare.tolerance import Tolerance
-from jfuse.verification.compare.wrong import Excused, Worst, Wrong, measured
+from jfuse.verification.compare.wrong import Excused, LargestDifference, WrongOutput, measured
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.inputs.sample_batch import SampleBatch
 from jfuse.verification.subject import Arrays, Subject, pair_of
@@ -30,19 +30,19 @@ class OddCall:
 
     step: CallInputs
     before: tuple[CallInputs, ...]
-    wrong: Wrong
-    left: tuple[Wrong, ...] | None = None
+    wrong: WrongOutput
+    left: tuple[WrongOutput, ...] | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Found:
+class ShareResult:
     """Differences and notes of the share of one process.
 
     findings: by the number of a subject and the name of an output, in the order of the samples. notes: on the sides.
     """
 
-    findings: Mapping[tuple[int, str], Sequence[Worst | OddCall]]
+    findings: Mapping[tuple[int, str], Sequence[LargestDifference | OddCall]]
     notes: Sequence[str]
 
 
@@ -67,11 +67,11 @@ class SampleShare:
         """The signature's."""
         return self.batch.signature.key
 
-    def moves(self) -> dict[str, Moves]:
+    def moves(self) -> dict[str, ElementRanges]:
         """Value ranges of the elements of each output, over the samples of this share."""
         return dict(self._moves()) if self._numbers else {}
 
-    def _moves(self) -> Iterator[tuple[str, Moves]]:
+    def _moves(self) -> Iterator[tuple[str, ElementRanges]]:
         wanted, found = self._answers
         for output in (n for n in wanted if n in self.tolerances and any(n in outputs for outputs in found[:1])):
             if self.tolerances[output].per_element:
@@ -79,15 +79,15 @@ class SampleShare:
                 if moves is not None:
                     yield output, moves
 
-    def found(self) -> Found:
+    def found(self) -> ShareResult:
         """Compare with the scales of all processes; stop after the first call that differs."""
         findings = dict(self._findings()) if self._numbers else {}
         why = {s.name: s.singly(self.key) for s in (self.reference, *self.subjects)}
-        return Found(
+        return ShareResult(
             findings, [f"{name} computed samples one by one: {reason}" for name, reason in why.items() if reason]
         )
 
-    def _findings(self) -> Iterator[tuple[tuple[int, str], Sequence[Worst | OddCall]]]:
+    def _findings(self) -> Iterator[tuple[tuple[int, str], Sequence[LargestDifference | OddCall]]]:
         wanted, found = self._answers
         for place, outputs in enumerate(found):
             for output in (n for n in wanted if n in outputs and n in self.tolerances):
@@ -126,20 +126,22 @@ class SampleShare:
         wanted, *found = (s.batch(self._inputs, self.key, in_a_row=self.in_a_row) for s in sides)
         return wanted, found
 
-    def _of_output(self, place: int, output: str, found: np.ndarray, wanted: np.ndarray) -> Iterator[Worst | OddCall]:
+    def _of_output(
+        self, place: int, output: str, found: np.ndarray, wanted: np.ndarray
+    ) -> Iterator[LargestDifference | OddCall]:
         """The findings of one output of a subject; the last of them is the first call that differs, if one does."""
         tolerance, pair = self.tolerances[output], pair_of(self.reference, self.subjects[place])
         if found.shape == wanted.shape and np.array_equal(found, wanted):
             count = int(np.prod(wanted.shape[: self._axes]))
-            yield Worst(Measure.of(found, wanted), tolerance, count)
+            yield LargestDifference(Measure.of(found, wanted), tolerance, count)
             return
-        worst: list[Worst] = []
+        worst: list[LargestDifference] = []
         for at in np.ndindex(wanted.shape[: self._axes]):
             f, w = found[at], wanted[at]
-            wrong = Wrong(pair, output, measured(f, w, tolerance), tolerance, f, w, place)
+            wrong = WrongOutput(pair, output, measured(f, w, tolerance), tolerance, f, w, place)
             odd = self._odd(at, wrong)
             if wrong.measure.relative <= tolerance.value:
-                own = Worst(wrong.measure, tolerance, 1)
+                own = LargestDifference(wrong.measure, tolerance, 1)
                 worst = [worst[0].and_(own) if worst else own]
             if odd is not None:
                 yield from worst
@@ -149,7 +151,7 @@ class SampleShare:
                     return
         yield from worst
 
-    def _odd(self, at: tuple[int, ...], wrong: Wrong) -> OddCall | None:
+    def _odd(self, at: tuple[int, ...], wrong: WrongOutput) -> OddCall | None:
         """The call where its output is wrong, or may be; None where it is right."""
         if wrong.measure.relative <= wrong.tolerance.value:
             if self.elements.wrong_elements(self.key, wrong) is None:

@@ -24,7 +24,7 @@ _LEAST_ROW = 8  # elements of a row whose largest says how large the row is
 
 
 @dataclass(frozen=True)
-class Moves:
+class ElementRanges:
     """Value range of each element, in f64 or c128. Open axes have size 1: all their positions share one range.
 
     first: one value, NaN where it is not finite. low, high: the ends of all finite ones, of the real and the imaginary
@@ -39,18 +39,18 @@ class Moves:
     noise: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, axes: tuple[int, ...], samples: int) -> Moves:
+    def of(cls, values: np.ndarray, axes: tuple[int, ...], samples: int) -> ElementRanges:
         """Of finite values or NaN.   axes: whose elements are samples of one; samples: how many first axes are gone"""
         shape = tuple(1 if a in axes else n for a, n in enumerate(values.shape))[samples:]
         start = values[tuple(slice(0, 1) if a in axes else slice(None) for a in range(values.ndim))]
         low, high = (_of_parts(partial(_end, end, axes, shape), values) for end in (np.min, np.max))
         return cls(start.reshape(shape), low, high, _largest(np.abs(values), axes).reshape(shape), np.zeros(shape))
 
-    def then(self, later: Moves) -> Moves:
+    def then(self, later: ElementRanges) -> ElementRanges:
         """Merge with the ranges of later calls."""
         low, high = _of_parts(np.minimum, self.low, later.low), _of_parts(np.maximum, self.high, later.high)
         largest, noise = np.maximum(self.largest, later.largest), np.maximum(self.noise, later.noise)
-        return Moves(self.first, low, high, largest, noise)
+        return ElementRanges(self.first, low, high, largest, noise)
 
     @cached_property
     def spread(self) -> np.ndarray:
@@ -69,7 +69,7 @@ class ElementScales:
 
     signatures: Mapping[str, Signature]
     frozen: bool = False
-    _known: dict[tuple[str, str], Moves] = field(default_factory=dict)
+    _known: dict[tuple[str, str], ElementRanges] = field(default_factory=dict)
 
     def as_known(self) -> ElementScales:
         """The same, to which no call adds."""
@@ -81,14 +81,14 @@ class ElementScales:
         if moves is not None:
             self.take(key, output, moves)
 
-    def moves(self, key: str, output: str, wanted: np.ndarray, samples: int = 0) -> Moves | None:
+    def moves(self, key: str, output: str, wanted: np.ndarray, samples: int = 0) -> ElementRanges | None:
         """Value ranges of one call, or of its samples; None if the output has no float elements, or all is frozen."""
         if self.frozen or not wanted.size or wanted.dtype.kind not in "fcV":
             return None
         axes = (*range(samples), *(samples + a for a in self._open_axes(key, output, wanted.ndim - samples)))
-        return Moves.of(_finite_or_nan(wanted), axes, samples)
+        return ElementRanges.of(_finite_or_nan(wanted), axes, samples)
 
-    def take(self, key: str, output: str, moves: Moves) -> None:
+    def take(self, key: str, output: str, moves: ElementRanges) -> None:
         """Take in what later calls tell."""
         known = self._known.get((key, output))
         is_alike = known is not None and known.first.shape == moves.first.shape

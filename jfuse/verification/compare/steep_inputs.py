@@ -16,7 +16,7 @@ from jfuse.base.measure import relative_error
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
 from jfuse.proof.inputs import CallInputs
-from jfuse.verification.compare.wrong import Wrong, measured
+from jfuse.verification.compare.wrong import WrongOutput, measured
 from jfuse.verification.subject import Arrays, Subject, outputs_and_states
 
 _NUDGE = 2.0**-22  # two roundings of an f32
@@ -25,7 +25,7 @@ _ASIDE = 2.0**-10
 _TIMES = 4
 
 
-def is_steep(reference: Subject, subjects: Sequence[Subject], step: CallInputs, wrong: Sequence[Wrong]) -> bool:
+def is_steep(reference: Subject, subjects: Sequence[Subject], step: CallInputs, wrong: Sequence[WrongOutput]) -> bool:
     """Whether the reference itself differs as much when its inputs are rounded otherwise.
 
     Or one side takes denormals for 0: a runner may flush them. What is wrong then is right for zeros in their place.
@@ -46,7 +46,7 @@ def is_steep(reference: Subject, subjects: Sequence[Subject], step: CallInputs, 
     )
 
 
-def _takes_for_zeros(subjects: Sequence[Subject], step: CallInputs, wrong: Wrong, wanted: np.ndarray) -> bool:
+def _takes_for_zeros(subjects: Sequence[Subject], step: CallInputs, wrong: WrongOutput, wanted: np.ndarray) -> bool:
     """Whether a subject answers zeros in place of denormals as it answers these, and as the reference answers zeros."""
     if wrong.place < 0:
         return False
@@ -83,7 +83,7 @@ def _moved(array: np.ndarray) -> np.ndarray:
 
 
 def ties_in_loops(
-    graph: Graph, reference: Subject, subjects: Sequence[Subject], step: CallInputs, wrong: Sequence[Wrong]
+    graph: Graph, reference: Subject, subjects: Sequence[Subject], step: CallInputs, wrong: Sequence[WrongOutput]
 ) -> bool:
     """Whether values tie in a loop at these inputs: all sides agree a little beside them, each time.
 
@@ -109,7 +109,7 @@ def ties_in_loops(
     return moves
 
 
-def _apart(found: np.ndarray, wanted: np.ndarray, like: Wrong) -> bool:
+def _apart(found: np.ndarray, wanted: np.ndarray, like: WrongOutput) -> bool:
     return measured(found, wanted, like.tolerance).relative > like.tolerance.value
 
 

@@ -29,14 +29,14 @@ from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
 from jfuse.verification.compare.step_functions import by_result
 from jfuse.verification.compare.tolerance import of_narrow_source, tolerance_on_the_way
-from jfuse.verification.compare.wrong import Wrong
+from jfuse.verification.compare.wrong import WrongOutput
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
 from jfuse.verification.runners.without_custom_ops import results_of_stubs
 from jfuse.verification.subject import STATE, Arrays
 
 _STEPS = frozenset({"compare", "round", "mod", "cast"})  # of a real number they make one of a few
-Given = Mapping[Var, np.ndarray]
+InnerValues = Mapping[Var, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Ties:
     file: Mapping[str, Signature] = field(default_factory=dict)
 
     def excused(
-        self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
-    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        self, step: CallInputs, wrong: Sequence[WrongOutput], before: Sequence[CallInputs] = ()
+    ) -> tuple[Sequence[WrongOutput], Sequence[str]]:
         """The wrong outputs of one call that no tie explains, and a note on those that one does.
 
         before: the calls before it, from the initial states; what they leave is part of what has to be explained.
@@ -67,7 +67,7 @@ class Ties:
             return wrong, ()
         tolerance = max(w.tolerance.value for w in wrong)
         on_the_way = (self._on_the_way(step.key, w.output) for w in wrong)
-        explained = _Explained(self, signature, row, wrong, tolerance, max(tolerance, *on_the_way))
+        explained = _TieCheck(self, signature, row, wrong, tolerance, max(tolerance, *on_the_way))
         left = [w for w in wrong if not explained(w)]
         tied = sorted({w.output for w in wrong if w not in left})
         note = f"{', '.join(tied)} of {step.key!r}: values that tie within the tolerance were told apart differently"
@@ -84,7 +84,7 @@ class Ties:
 
 
 @dataclass
-class _Explained:
+class _TieCheck:
     """Whether a wrong output of the last call of a row follows from ties; each question is answered once.
 
     tolerance: of the wrong outputs, 0 where they are integers; near: of the real numbers before them.
@@ -93,7 +93,7 @@ class _Explained:
     ties: Ties
     signature: Signature
     row: Sequence[CallInputs]
-    wrong: Sequence[Wrong]
+    wrong: Sequence[WrongOutput]
     tolerance: float
     near: float
 
@@ -101,7 +101,7 @@ class _Explained:
         self._answers: dict[str, bool] = {}
         self._steps = by_result(self.signature.graph)
 
-    def __call__(self, wrong: Wrong) -> bool:
+    def __call__(self, wrong: WrongOutput) -> bool:
         reference, runner = wrong.pair.split("/")
         on_xla = [w for w in self.wrong if w.pair.endswith("/xla")]
         if on_xla and not self._once("source", lambda: self._reference_and_xla(reference)):
@@ -112,7 +112,7 @@ class _Explained:
         if question not in self._answers:
             try:
                 self._answers[question] = answer()
-            except (JfuseError, ValueError, _Apart):  # or the parts cannot be run by themselves
+            except (JfuseError, ValueError, _TieMismatch):  # or the parts cannot be run by themselves
                 self._answers[question] = False
         return self._answers[question]
 
@@ -152,7 +152,7 @@ class _Explained:
         if theirs is None:
             return False
         wrong = [replace(w, pair="xla/litert", found=w.wanted) for w in self.wrong]
-        other = _Explained(self.ties, theirs, self.row, wrong, self.tolerance, self.near)
+        other = _TieCheck(self.ties, theirs, self.row, wrong, self.tolerance, self.near)
         states, results = other._initial(theirs), dict[str, np.ndarray]()
         for step in self.row:
             results = other._following(step, states, {})
@@ -209,12 +209,16 @@ class _Explained:
         return {state.name: state.initial.array for state in signature.states}
 
     def _following(
-        self, step: CallInputs, states: Arrays, before: Given, chosen: Mapping[Eqn, Sequence[np.ndarray]] | None = None
+        self,
+        step: CallInputs,
+        states: Arrays,
+        before: InnerValues,
+        chosen: Mapping[Eqn, Sequence[np.ndarray]] | None = None,
     ) -> dict[str, np.ndarray]:
         """The outputs and states after a call of the graph, with values given for some variables.
 
         chosen: results of equations that take the greatest elements, of which equal ones may be any.
-        Raises _Apart where it does not itself give nearly those values.
+        Raises _TieMismatch where it does not itself give nearly those values.
         """
         graph, chosen = self.signature.graph, chosen or {}
         places = {e.outputs[1]: (e.inputs[0], found[1]) for e, found in chosen.items()}
@@ -241,7 +245,7 @@ class _Explained:
             for e, x, (_, at) in zip(chosen, results[len(outputs) + len(given) :], places.values(), strict=False)
         )
         if not (all(near) and all(taken) and all(rounded)):
-            raise _Apart
+            raise _TieMismatch
         names = (*self.signature.output_names, *(f"{STATE}{s.name}" for s in self.signature.states))
         return dict(zip(names, computed, strict=True))
 
@@ -257,7 +261,7 @@ class _Explained:
         return all(relative_error(f, w, scales.get(n)) <= self.tolerance for n, f, w in both)
 
 
-class _Apart(Exception):
+class _TieMismatch(Exception):
     """The values that choices are made of differ beyond the tolerance."""
 
 

@@ -13,7 +13,9 @@ from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.subject import Arrays
 
-Excused = Callable[[CallInputs, Sequence["Wrong"], Sequence[CallInputs]], tuple[Sequence["Wrong"], Sequence[str]]]
+Excused = Callable[
+    [CallInputs, Sequence["WrongOutput"], Sequence[CallInputs]], tuple[Sequence["WrongOutput"], Sequence[str]]
+]
 """Of a call, its wrong outputs and the calls before it: the outputs that remain unexplained, notes on the others."""
 
 
@@ -21,8 +23,8 @@ def either(*reasons: Excused) -> Excused:
     """Combine several excuses; each one sees the differences that those before it left."""
 
     def excused(
-        step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs]
-    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        step: CallInputs, wrong: Sequence[WrongOutput], before: Sequence[CallInputs]
+    ) -> tuple[Sequence[WrongOutput], Sequence[str]]:
         notes: list[str] = []
         for reason in reasons:
             if wrong:
@@ -34,7 +36,7 @@ def either(*reasons: Excused) -> Excused:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongOutput:
     """An output beyond its tolerance: of which comparison, by how much, and what both sides gave.
 
     place: of the subject among those compared. scale: what its elements were measured against, where not max|b|.
@@ -61,7 +63,7 @@ class Differs(Exception):
     def __init__(
         self,
         step: CallInputs,
-        wrong: Sequence[Wrong],
+        wrong: Sequence[WrongOutput],
         states: Arrays,
         before: Sequence[CallInputs],
         others: Sequence[CallInputs] = (),
@@ -77,17 +79,17 @@ class Differs(Exception):
 
 
 @dataclass(frozen=True)
-class Worst:
+class LargestDifference:
     """The largest difference of an output in all calls so far, the tolerance of that call, and how many calls."""
 
     measure: Measure
     tolerance: Tolerance
     samples: int
 
-    def and_(self, other: Worst) -> Worst:
+    def and_(self, other: LargestDifference) -> LargestDifference:
         """The worse of both, over the calls of both."""
         worse = self.tolerance if self.tolerance.value >= other.tolerance.value else other.tolerance
-        return Worst(self.measure.worst(other.measure), worse, self.samples + other.samples)
+        return LargestDifference(self.measure.worst(other.measure), worse, self.samples + other.samples)
 
 
 def measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Measure:

@@ -35,7 +35,7 @@ def need_inputs(option: str, inputs: object) -> None:
 
 
 @dataclass(frozen=True)
-class Given:
+class UserInputs:
     """Reads what was given as the calls of one row.   key: the signature that calls without a key are of"""
 
     signatures: Mapping[str, Interface]

@@ -18,8 +18,8 @@ from jfuse.records.verification import EquationError
 from jfuse.running.partition import with_delegates
 from jfuse.running.worker import Refused
 from jfuse.tflite.read.file import load_tflite
-from jfuse.verification.locate.culprit import Blamed, blamed
-from jfuse.verification.locate.delegated import DELEGATE, Delegated
+from jfuse.verification.locate.culprit import Culprit, blamed
+from jfuse.verification.locate.delegated import DELEGATE, DelegateCall
 from jfuse.verification.locate.file_values import FileRun, OtherFile, RunValues
 from jfuse.verification.locate.local_errors import LocalStep, Walk, is_same, value_of
 from jfuse.verification.locate.named_values import ByName, recorded
@@ -95,7 +95,7 @@ def in_delegate(program: Program, call: FailedCall, data: bytes) -> EquationErro
     if not with_delegates(program):
         return None
     others = {s.key: s for s in program.signatures}
-    found = Delegated(data, signature, _args(signature, call), call.inputs, call.before, others).blamed()
+    found = DelegateCall(data, signature, _args(signature, call), call.inputs, call.before, others).blamed()
     if found is None:
         return None
     error = _error_of(found[0], call.key, "xla/litert", len(call.before))
@@ -268,7 +268,7 @@ def signature_of(program: Program, key: str) -> Signature:
 
 
 def _error_of(
-    found: Blamed, key: str, pair: str, call: int = 0, scales: Scales = MappingProxyType({})
+    found: Culprit, key: str, pair: str, call: int = 0, scales: Scales = MappingProxyType({})
 ) -> EquationError:
     graph = found.walk.graph
     odd = requantized(graph, found.step.number, scales) if len(found.path) == 1 else None

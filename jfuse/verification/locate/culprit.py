@@ -16,7 +16,7 @@ from jfuse.verification.locate.narrow_span import narrowed
 
 
 @dataclass(frozen=True)
-class Blamed:
+class Culprit:
     """An equation that makes an error by itself.
 
     path: its place, as `EquationError` has it. steps: the step of each loop around it, outermost first, from 0.
@@ -34,14 +34,14 @@ _SHAPES_ALONE = frozenset({"reshape", "squeeze", "expand_dims"})
 _TURNS = 1000  # of one loop that are looked into
 
 
-def blamed(walk: Walk) -> Blamed | None:
+def blamed(walk: Walk) -> Culprit | None:
     """The first equation on the way to a result that differs, which makes an error of its own beyond rounding."""
     leading = _leading(walk)
     relevant = [_relevant(step, leading) for step in walk.steps]
     suspects = frozenset[int]().union(*(step.since for step in relevant if step.exceeds))
     for position, (whole, step) in enumerate(zip(walk.steps, relevant, strict=True)):
         inside = _inside(walk, whole) if step.eqn.bodies and step.number in suspects else None
-        if isinstance(inside, Blamed):
+        if isinstance(inside, Culprit):
             return replace(inside, path=(step.number, *inside.path))
         if inside is _CLEARED or not step.exceeds or walk.is_rounding(step):
             continue
@@ -52,7 +52,7 @@ def blamed(walk: Walk) -> Blamed | None:
         elif not walk.known.certain:
             last, since = narrowed(walk, step)
         last, first = _without_moves(walk, last, since)
-        return Blamed(walk, last, (last.number,), (), first)
+        return Culprit(walk, last, (last.number,), (), first)
     return None
 
 
@@ -114,14 +114,14 @@ def _confirming(walk: Walk, position: int, leading: set[Var]) -> LocalStep:
     return last
 
 
-class _Cleared:
+class _CleanBodies:
     """Bodies that give, one by one, just what the other side has for the whole equation, and none of which errs."""
 
 
-_CLEARED = _Cleared()
+_CLEARED = _CleanBodies()
 
 
-def _inside(walk: Walk, step: LocalStep) -> Blamed | _Cleared | None:
+def _inside(walk: Walk, step: LocalStep) -> Culprit | _CleanBodies | None:
     """Search the bodies of an equation, run on the other side's operands; None if no value inside is known."""
     operands = [v for v in step.operands if v is not None]
     if len(operands) < len(step.operands) or step.eqn.op.name not in _ENTER:
@@ -130,7 +130,7 @@ def _inside(walk: Walk, step: LocalStep) -> Blamed | _Cleared | None:
         return next(_ENTER[step.eqn.op.name](walk, step, operands), None)
 
 
-def _loop(walk: Walk, step: LocalStep, carried: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _loop(walk: Walk, step: LocalStep, carried: Sequence[np.ndarray]) -> Iterator[Culprit | _CleanBodies]:
     for turn in range(_TURNS):
         condition = _enter(walk, step, 0, turn, carried)
         if condition is None:
@@ -150,7 +150,7 @@ def _loop(walk: Walk, step: LocalStep, carried: Sequence[np.ndarray]) -> Iterato
         carried = results
 
 
-def _scan(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _scan(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Culprit | _CleanBodies]:
     consts, carried, xs = scan_parts(operands, step.eqn.params)
     count = len(xs[0]) if xs else 0
     for turn in range(min(count, _TURNS)):
@@ -165,23 +165,23 @@ def _scan(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterat
         carried = results[: len(carried)]
 
 
-def _branch(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _branch(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Culprit | _CleanBodies]:
     flag, *values = operands
     yield from _once(walk, step, 0 if flag.reshape(()) else 1, values)
 
 
-def _function(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _function(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Culprit | _CleanBodies]:
     yield from _once(walk, step, 0, operands)
 
 
-def _once(walk: Walk, step: LocalStep, number: int, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _once(walk: Walk, step: LocalStep, number: int, operands: Sequence[np.ndarray]) -> Iterator[Culprit | _CleanBodies]:
     body = _enter(walk, step, number, 0, operands)
     if body is not None:
         yield from _found(body, number)
         yield from _cleared(walk, step, _results(body) or ())
 
 
-def _cleared(walk: Walk, step: LocalStep, results: Sequence[np.ndarray]) -> Iterator[_Cleared]:
+def _cleared(walk: Walk, step: LocalStep, results: Sequence[np.ndarray]) -> Iterator[_CleanBodies]:
     same = len(results) == len(step.wanted) and all(map(is_same, results, step.wanted))
     if walk.known.certain and same:
         yield _CLEARED
@@ -195,7 +195,7 @@ def _enter(walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence
     return None if known is None else Walk(step.eqn.bodies[body], operands, operands, known).run()
 
 
-def _found(inner: Walk, body: int, steps: tuple[int, ...] = ()) -> Iterator[Blamed]:
+def _found(inner: Walk, body: int, steps: tuple[int, ...] = ()) -> Iterator[Culprit]:
     found = blamed(inner)
     if found is not None:
         yield replace(found, path=(body, *found.path), steps=(*steps, *found.steps))

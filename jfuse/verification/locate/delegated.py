@@ -19,9 +19,9 @@ from jfuse.ir.walk import producers
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.runner import on_default_path
 from jfuse.running.worker import Refused
-from jfuse.verification.locate.culprit import Blamed, blamed
+from jfuse.verification.locate.culprit import Culprit, blamed
 from jfuse.verification.locate.file_values import FileRun, OtherFile
-from jfuse.verification.locate.local_errors import Known, LocalStep, Walk
+from jfuse.verification.locate.local_errors import LocalStep, OtherValues, Walk
 from jfuse.verification.runners.node_values import Value
 from jfuse.verification.subject import Arrays
 
@@ -31,7 +31,7 @@ _OF_THE_WHOLE = 0.01  # of the error at the end: what is less in the middle may 
 
 
 @dataclass
-class Told:
+class CertainValues:
     """Values that are known beyond doubt."""
 
     of: Mapping[Var, np.ndarray]
@@ -41,7 +41,9 @@ class Told:
         """The known values of an equation's results, None for each other."""
         return [self.of.get(var) for var in eqn.outputs]
 
-    def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
+    def enter(
+        self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]
+    ) -> OtherValues | None:
         """None: no values inside of bodies are known."""
         return None
 
@@ -51,7 +53,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Delegated:
+class DelegateCall:
     """One call of a signature of a file, with the delegate.
 
     args: XLA's inputs and states. inputs: by name; before: all calls before it, keys and inputs. others: further
@@ -65,16 +67,16 @@ class Delegated:
     before: Sequence[tuple[str, Arrays]] = ()
     others: Mapping[str, Signature] = field(default_factory=dict)
 
-    def blamed(self) -> tuple[Blamed, bool] | None:
+    def blamed(self) -> tuple[Culprit, bool] | None:
         """The equation that errs, and whether it does with others before it alone; None where rounding explains all."""
         with on_default_path():
             return self._blamed()
 
-    def _blamed(self) -> tuple[Blamed, bool] | None:
+    def _blamed(self) -> tuple[Culprit, bool] | None:
         try:
             run = FileRun(self.data)
             walk = self._walk(self._shown(run, range(len(self.signature.graph.eqns))))
-            beside = _Beside(walk, self._plain(run))
+            beside = _KernelComparison(walk, self._plain(run))
             alone = blamed(walk)
             if alone is not None:
                 return (alone, False) if beside.errs(alone.step) else None
@@ -83,7 +85,7 @@ class Delegated:
         except (OtherFile, VerifyFailed, Refused):  # LiteRT does not run the file, or parts of it
             return None
 
-    def _together(self, run: FileRun, beside: _Beside) -> Blamed | None:
+    def _together(self, run: FileRun, beside: _KernelComparison) -> Culprit | None:
         """Find the equation that errs in the whole file, or in the shortest prefix that errs too.
 
         Found by halves, so that an error which larger numbers hide for a while is laid to where it comes up again.
@@ -98,7 +100,7 @@ class Delegated:
         if worst is None:
             return None
         if self.before or self.signature.states:
-            return Blamed(beside.walk, worst, (worst.number,), (), 0)
+            return Culprit(beside.walk, worst, (worst.number,), (), 0)
         right, wrong, found = 0, worst.number + 1, worst
         while wrong - right > 1:
             middle = (right + wrong) // 2
@@ -107,10 +109,10 @@ class Delegated:
                 wrong, found = middle, step
             else:
                 right = middle
-        return Blamed(beside.walk, found, (found.number,), ())
+        return Culprit(beside.walk, found, (found.number,), ())
 
     def _walk(self, values: Mapping[Var, np.ndarray]) -> Walk:
-        return Walk(self.signature.graph, self.args, self.args, Told(values)).run()
+        return Walk(self.signature.graph, self.args, self.args, CertainValues(values)).run()
 
     def _shown(self, run: FileRun, numbers: Sequence[int]) -> dict[Var, np.ndarray]:
         """Values from the delegate when the results of some equations become outputs."""
@@ -132,7 +134,7 @@ class Delegated:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _KernelComparison:
     """Errors of the delegate beside those of LiteRT's own kernels: where both have them rounding has grown.
 
     walk: of XLA. plain: the values of the own kernels.

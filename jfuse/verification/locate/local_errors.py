@@ -22,7 +22,7 @@ from jfuse.verification.runners.node_values import Value
 _DRAWS = 8
 
 
-class Known(Protocol):
+class OtherValues(Protocol):
     """Access to the values that the other side computed for a graph."""
 
     certain: bool
@@ -31,7 +31,9 @@ class Known(Protocol):
     def results(self, number: int, eqn: Eqn, computed: Sequence[Value]) -> Sequence[Value]:
         """The other side's results of an equation, given what XLA computes from the other side's operands."""
 
-    def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
+    def enter(
+        self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]
+    ) -> OtherValues | None:
         """Values of a body in one turn of an equation, for these operands; None if there are none."""
 
     def candidates(self, eqn: Eqn, shape: Sequence[int], dtype: np.dtype) -> Iterable[np.ndarray]:
@@ -98,7 +100,7 @@ class Walk:
     graph: Graph
     args: Sequence[Value]
     given: Sequence[Value]
-    known: Known
+    known: OtherValues
     steps: list[LocalStep] = field(default_factory=list)
     straight: dict[Var, Value] = field(default_factory=dict)
     other: dict[Var, Value] = field(default_factory=dict)

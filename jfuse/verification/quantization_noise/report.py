@@ -12,7 +12,7 @@ from typing import Any, Literal
 from jfuse.base.errors import need_choice
 from jfuse.base.files import write_atomic
 from jfuse.base.measure import Measure, as_json_number
-from jfuse.base.notebooks import Shown
+from jfuse.base.notebooks import NotebookView
 from jfuse.ir.graph import Program
 
 FORMAT, VERSION = "jfuse.quantize_report", 1
@@ -61,7 +61,7 @@ class TensorNoise:
 
 
 @dataclass
-class QuantizeReport(Shown):
+class QuantizeReport(NotebookView):
     """What `jfuse.quantize_report` found.
 
     tensors: in the order of the graph, those in loops behind these. unmatched: equations without figures, and why.

@@ -10,7 +10,7 @@ from jfuse.base.measure import Measure
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedError:
     """A difference beside what explains it, both as root mean squares in the output's own units.
 
     error: of all elements, or of the one whose error is farthest beyond what explains it, where that is worse.
@@ -25,7 +25,9 @@ class Explained:
     worst: int = 0
 
 
-def explained(found: np.ndarray, wanted: np.ndarray, noise: np.ndarray, times: float, tolerance: float) -> Explained:
+def explained(
+    found: np.ndarray, wanted: np.ndarray, noise: np.ndarray, times: float, tolerance: float
+) -> ExplainedError:
     """A difference within so many times the noise.
 
     found, wanted: [samples, ...]. noise: [draws, samples, ...], differences that rounding makes. tolerance: what f32
@@ -44,15 +46,15 @@ def explained(found: np.ndarray, wanted: np.ndarray, noise: np.ndarray, times: f
     of_all, limit = float(np.sqrt(np.mean(np.square(errors)))) if errors.size else 0.0, times * power
     measure = Measure.of(found, wanted)
     if not errors.size:
-        return Explained(0.0, limit, unit, measure)
+        return ExplainedError(0.0, limit, unit, measure)
     worst = int(np.argmax(np.abs(errors).max(1)))
     of_each = np.sqrt(np.mean(np.square(errors), 0))
     moved_each = np.sqrt(np.mean(np.square(moved), 0)) if moved.size else np.zeros(errors.shape[1])
     limits = (times + np.sqrt(2 * np.log(errors.shape[1]))) * np.maximum(moved_each, power)
     place = int(np.argmax(of_each - limits))
     if of_all <= limit and of_each[place] > limits[place]:
-        return Explained(float(of_each[place]), float(limits[place]), unit, measure, worst)
-    return Explained(of_all, limit, unit, measure, worst)
+        return ExplainedError(float(of_each[place]), float(limits[place]), unit, measure, worst)
+    return ExplainedError(of_all, limit, unit, measure, worst)
 
 
 def differences(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:

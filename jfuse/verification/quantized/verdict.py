@@ -16,7 +16,7 @@ from jfuse.records.conversion import Difference
 from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.tolerance import is_rounded_file, tolerance_of
 from jfuse.verification.matched_sides import MatchedSides
-from jfuse.verification.quantized.explained import Explained, differences, explained
+from jfuse.verification.quantized.explained import ExplainedError, differences, explained
 from jfuse.verification.quantized.real_runs import RealRuns
 from jfuse.verification.quantized.samples import Samples, samples_of
 from jfuse.verification.runners.processes import shared_out
@@ -38,7 +38,7 @@ _SUM = "what all the steps make, those of weights and of activations, and values
 class Unexplained(Exception):
     """A difference that rounding does not explain: of an output, its worst sample, and the calls of all samples."""
 
-    def __init__(self, key: str, output: str, pair: str, reason: str, found: Explained, samples: Samples) -> None:
+    def __init__(self, key: str, output: str, pair: str, reason: str, found: ExplainedError, samples: Samples) -> None:
         super().__init__(key)
         self.key, self.output, self.pair, self.reason = key, output, pair, reason
         self.found, self.row = found, samples.row(found.worst)
@@ -153,13 +153,13 @@ class _Judging:
         limit = _CUT_OFF * found.unit
         self._judge(output, _RANGES, replace(found, limit=limit), f"{_CUT_OFF:.0%} of the output")
 
-    def _judge(self, output: str, pair: str, found: Explained, reason: str) -> None:
+    def _judge(self, output: str, pair: str, found: ExplainedError, reason: str) -> None:
         """Keep a difference; raise Unexplained where it is beyond its limit."""
         self._keep(output, pair, found, reason)
         if not found.error <= found.limit:
             raise Unexplained(self.samples.signature.key, output, pair, reason, found, self.samples)
 
-    def _keep(self, output: str, pair: str, found: Explained, reason: str) -> None:
+    def _keep(self, output: str, pair: str, found: ExplainedError, reason: str) -> None:
         place = (self.samples.signature.key, output, pair)
         error, limit, old = found.error / found.unit, found.limit / found.unit, self.verdict.differences.get(place)
         count = self.samples.count + (old.samples if old else 0)

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse import sides as parties
+from jfuse.api import sides as parties
 from jfuse.base.measure import Measure, relative_error
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State
 from jfuse.ir.states import first_states

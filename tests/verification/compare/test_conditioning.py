@@ -17,7 +17,7 @@ from jfuse.kernels import ops
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.conditioning import Conditioning
 from jfuse.verification.compare.tolerance import Tolerance
-from jfuse.verification.compare.wrong import Wrong, measured
+from jfuse.verification.compare.wrong import WrongOutput, measured
 from tests.slow import slow_but
 
 SPEC = tf.TensorSpec([None, 16], name="x")
@@ -80,7 +80,7 @@ def test_what_a_choice_turns_over_is_not_laid_to_rounding() -> None:
     program = Program((Signature("main", graph, ("x",), ("y",)),))
     found, wanted = np.array([1, 1], np.float32), np.array([0, 1], np.float32)
     tolerance = Tolerance(1e-5, "sums")
-    wrong = [Wrong("reference/xla", "y", measured(found, wanted, tolerance), tolerance, found, wanted)]
+    wrong = [WrongOutput("reference/xla", "y", measured(found, wanted, tolerance), tolerance, found, wanted)]
     step = CallInputs("main", {"x": np.array([3, 5], np.float32)}, "given")
     assert Conditioning(program).excused(step, wrong) == (wrong, ())
 
@@ -133,7 +133,7 @@ def test_more_tries_where_few_moved_too_little(
     monkeypatch.setattr("jfuse.verification.compare.conditioning.rounded_results", results)
     found, wanted = np.array([1 + error, 1], np.float32), np.ones(2, np.float32)
     tolerance = Tolerance(1e-5, "sums")
-    wrong = Wrong("a/b", "y", measured(found, wanted, tolerance), tolerance, found, wanted)
+    wrong = WrongOutput("a/b", "y", measured(found, wanted, tolerance), tolerance, found, wanted)
     step = CallInputs("main", {"x": np.ones(2, np.float32)})
     left, _ = Conditioning(Program((Signature("main", graph, ("x",), ("y",)),))).excused(step, [wrong])
     assert bool(left) == is_left

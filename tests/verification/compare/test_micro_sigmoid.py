@@ -16,7 +16,7 @@ from jfuse.kernels import ops
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.micro_sigmoid import MicroSigmoid
 from jfuse.verification.compare.tolerance import Tolerance
-from jfuse.verification.compare.wrong import Wrong
+from jfuse.verification.compare.wrong import WrongOutput
 
 LOGITS = np.array([-12.0, -9.5, -9.1], np.float32)
 EXACT = (1 / (1 + np.exp(-LOGITS.astype(np.float64)))).astype(np.float32)
@@ -35,7 +35,7 @@ PROGRAM = Program((Signature("main", GRAPH, ("x",), ("y",)),))
     ],
 )
 def test_the_sigmoid_of_large_negative_numbers(found: Any, wanted: Any, pair: str, is_excused: bool) -> None:
-    wrong = Wrong(pair, "y", Measure.of(found, wanted), Tolerance(1e-5, "f32 sums"), found, wanted)
+    wrong = WrongOutput(pair, "y", Measure.of(found, wanted), Tolerance(1e-5, "f32 sums"), found, wanted)
     assert wrong.measure.relative > 1e-5
     left, notes = MicroSigmoid(PROGRAM).excused(CallInputs("main", {"x": LOGITS}), [wrong])
     assert (not left, bool(notes)) == (is_excused, is_excused)
@@ -44,5 +44,5 @@ def test_the_sigmoid_of_large_negative_numbers(found: Any, wanted: Any, pair: st
 def test_a_graph_without_a_sigmoid_explains_nothing() -> None:
     graph = trace_graph(lambda x: (ops.exp(x),), [TensorType((3,), DType.f32)])
     program = Program((replace(PROGRAM.signatures[0], graph=graph),))
-    wrong = Wrong("x/tflite-micro", "y", Measure.of(IN_MICRO, EXACT), Tolerance(1e-5, ""), IN_MICRO, EXACT)
+    wrong = WrongOutput("x/tflite-micro", "y", Measure.of(IN_MICRO, EXACT), Tolerance(1e-5, ""), IN_MICRO, EXACT)
     assert MicroSigmoid(program).excused(CallInputs("main", {"x": LOGITS}), [wrong]) == ([wrong], ())

@@ -19,7 +19,7 @@ from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.locate import delegated
 from jfuse.verification.locate.bisect import FailedCall, first_difference
-from jfuse.verification.locate.delegated import Delegated
+from jfuse.verification.locate.delegated import DelegateCall
 from jfuse.verification.locate.file_values import FileRun
 from jfuse.verification.runners import in_litert
 from tests.slow import slow_but
@@ -83,7 +83,7 @@ def test_operators_that_it_gets_wrong_together_are_found(
 def test_nothing_is_laid_to_it_that_rounding_explains(name: str) -> None:
     program, data, inputs, _ = healthy(name)
     assert first_difference(Held(program), Held(program), FailedCall("main", inputs), "xla/litert", data) is None
-    assert Delegated(data, program.signatures[0], [*inputs.values()], inputs).blamed() is None
+    assert DelegateCall(data, program.signatures[0], [*inputs.values()], inputs).blamed() is None
 
 
 def test_its_own_rounding_of_integers_is_known() -> None:
@@ -95,7 +95,7 @@ def test_its_own_rounding_of_integers_is_known() -> None:
     cut = to_bytes(Program((cut_signature,)))
     one, other = (LiteRt(cut, delegates=d).run("main", inputs)["y"] for d in (True, False))
     assert np.abs(one.astype(int) - other).max() == 1
-    assert Delegated(cut, cut_signature, [*inputs.values()], inputs).blamed() is None
+    assert DelegateCall(cut, cut_signature, [*inputs.values()], inputs).blamed() is None
 
 
 def test_a_row_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
