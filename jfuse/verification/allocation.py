@@ -14,7 +14,7 @@ from jfuse.running.worker import LiteRtFailed, Refused, can_run
 from jfuse.verification.file_answers import litert_takes, unknown_operators
 
 _TRIED = (*range(1, 10), 12, 16)
-"""Sizes of open dimensions: what is parted in blocks takes multiples only."""
+"""Sizes for open dimensions; models that split an axis into blocks take only multiples."""
 
 
 def need_allocation(

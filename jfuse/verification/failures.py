@@ -82,7 +82,7 @@ class Failures:
         return failure
 
     def _shows(self, saved: Path, like: Unexplained) -> bool:
-        """Whether the calls of a file show what the steps of a quantized file do not explain."""
+        """Whether the saved calls still show the unexplained difference of a quantized file."""
         options = self.matched.options
         given = replace(options, sampling=replace(options.sampling, inputs=saved))
         try:
@@ -92,7 +92,7 @@ class Failures:
         return False
 
     def of_sample(self, failed: LiteRtFailed, result: Verification) -> LiteRtFailed:
-        """The error for a call that LiteRT does not bring to an end: its operator, its inputs and what was found."""
+        """The error for a call that LiteRT does not finish: its operator, its inputs and the results so far."""
         failed.verification = result
         failed.where = failed.where or self._operator(failed)
         result.unfinished = True
@@ -160,7 +160,7 @@ class Failures:
         return None
 
     def _as_compared(self, like: WrongOutput, row: Row) -> Row:
-        """The row as it is compared: with the reference, states that it does not take are what they start as."""
+        """The row as it is compared: for the reference, states that it does not take have their initial values."""
         return row if _is_own(like) else tuple(self.matched.with_states(row))
 
     def _first_difference(self, found: Differs, worst: WrongOutput) -> EquationError | None:
@@ -205,7 +205,7 @@ def _excess(wrong: WrongOutput, first: WrongOutput) -> tuple[bool, float]:
 
 
 def _failed(key: str, wrong: WrongOutput, result: Verification, states: str) -> VerifyFailed:
-    """The error of one output.   states: who keeps what the other side does not, where it shows in a row of calls"""
+    """The error of one output.   states: text on states that only one side keeps, if a row of calls shows it"""
     first, m = result.first, wrong.measure
     units = f"max|a-b| {m.absolute:.3g}, {m.ulp:.3g} ulp, cosine {m.cosine:.6f}, signal to noise {m.snr:.1f} dB"
     shown = f"{result.command}   shows it again" if result.command else None

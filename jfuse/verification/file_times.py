@@ -1,6 +1,6 @@
-"""How long files take in LiteRT beside one another, in a process of its own.
+"""Times of files in LiteRT, measured side by side in a separate process.
 
-What is compared takes turns, and what counts are ratios within one round, so that whatever else the machine does
+The files take turns, and only ratios within one round count, so that other load of the machine
 disturbs all alike. Absolute times are those of this machine at this moment.
 """
 
@@ -47,7 +47,7 @@ def timed(
 ) -> dict[str, Timing]:
     """The time of each file on the same random inputs, all signatures together, one thread.
 
-    files: of equal signatures, by name; ratios are to the first. program: what one of them says. device: where they
+    files: of equal signatures, by name; ratios are to the first. program: of one of them. device: where they
     run; None for here. Raises VerifyFailed where LiteRT does not run one of them.
     """
     calls = [(s.key, drawn_inputs(program, number)) for number, s in enumerate(program.signatures)]

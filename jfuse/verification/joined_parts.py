@@ -67,7 +67,7 @@ def _of_join(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> Sequence[JoinedPart]:
 
 
 def _sizes(eqn: Eqn, axis: int, made_by: Mapping[Var, Eqn]) -> Iterator[Dim]:
-    """The sizes of what a join, and joins before it along the same axis, are made of."""
+    """The sizes of the parts of a join, and of joins before it along the same axis."""
     for atom in eqn.inputs:
         assert atom is not None, "an operand"
         inner = _parts(atom, made_by)
@@ -88,7 +88,7 @@ def _axis_behind(eqn: Eqn, x: Atom, axis: int) -> int | None:
 
 
 def _are_as_many(some: Sequence[Dim], others: Sequence[Dim]) -> bool:
-    """Whether axes hold as many elements, as far as open sizes that are the same tell."""
+    """Whether axes hold as many elements, as far as equal open sizes show."""
     known = [prod(d for d in dims if isinstance(d, int)) for dims in (some, others)]
     is_open = [sorted(str(d) for d in dims if not isinstance(d, int)) for dims in (some, others)]
     return known[0] == known[1] and is_open[0] == is_open[1]

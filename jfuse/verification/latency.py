@@ -1,4 +1,4 @@
-"""How long a quantized file takes beside the float one, both in LiteRT on this machine."""
+"""Times of the quantized and the float file, both in LiteRT on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROUNDS = 3
 
 
 def latency_of(lite: Streaming, unquantized: Streaming) -> LatencyRatio | None:
-    """The time of a call of the quantized file beside the float one, one thread; None where LiteRT runs not both."""
+    """The time of a call of the quantized and the float file, one thread; None unless LiteRT runs both."""
     if not litert_takes(lite.program):
         return None
     drawn = [drawn_inputs(unquantized.program, i) for i in range(len(unquantized.program.signatures))]

@@ -1,4 +1,4 @@
-"""Both sides under the subjects' names: what belongs together, what is called, how far apart outputs may be."""
+"""Matches signatures and outputs of two sides, plans the calls, sets tolerances."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class MatchedSides:
         return comparison
 
     def apart(self) -> Iterator[Comparison]:
-        """Of each further runner of the file with what computes the same integers."""
+        """Comparisons of each further runner of the file with one that computes the same integers."""
         for subject, reference in self.sides.apart:
             yield self.comparison(reference, (subject,), True, tolerance=self.rounded_alike)
 
@@ -104,7 +104,7 @@ class MatchedSides:
         return tolerance_of(program, key, output)
 
     def rounding_of_source(self, key: str, output: str) -> Tolerance | None:
-        """The tolerance of an output for what the reference alone rounds to 16 bits; None where it does not."""
+        """The tolerance of an output that the reference alone rounds to 16 bits; None if it does not."""
         ours, theirs, matched = self.sides.subjects[0].program, self.sides.reference.program, self.matches[key]
         if ours is None or theirs is None:
             return None
@@ -112,14 +112,14 @@ class MatchedSides:
 
     @cached_property
     def _redraw(self) -> Redraw:
-        """One for all comparisons; inputs of which something is promised stay as they are drawn."""
+        """Redraws inputs for all comparisons; inputs with a promise stay as they are drawn."""
         promised = {v for p in self.plan.promises for v in p.inputs}
         inputs = {key: zip(s.input_names, s.graph.inputs, strict=False) for key, s in self.signatures.items()}
         return Redraw({key: frozenset(name for name, var in of if var in promised) for key, of in inputs.items()})
 
     @cached_property
     def unnamed_states(self) -> tuple[str, ...]:
-        """The states that nobody named, of a file by another program: its numbers are not TensorFlow's."""
+        """States without a name, in a file of another program: its numbering is not TensorFlow's."""
         program = self.sides.subjects[0].program
         if program is None or program.facts.description is None:
             return ()
@@ -128,7 +128,7 @@ class MatchedSides:
 
     @cached_property
     def stubbed(self) -> tuple[str, ...]:
-        """The outputs and states in whose place the source has what a stub gives, by name."""
+        """Names of outputs and states that are a stub's result in the source."""
         return tuple(sorted({n for s in self.signatures.values() for n in of_stubs(s)}))
 
     @cached_property
@@ -191,10 +191,10 @@ class MatchedSides:
 
     @cached_property
     def in_rows(self) -> bool:
-        """Whether calls in a row are compared with the reference's, whoever keeps something between them.
+        """Whether rows of calls are compared with the reference's, whichever side keeps states.
 
-        Each call is a first one where callers hold the states, and beside the model's own source where `state=` asked
-        for others than that keeps (a variable that nobody reads may be missing in the model).
+        Each call is a first one if callers hold the states, and against the model's own source if `state=` asked
+        for other states (a variable that nobody reads may be missing in the model).
         """
         both = (self.sides.subjects[0], self.sides.reference)
         if any(i.exposed for of in both for i in of.signatures.values()):
@@ -251,7 +251,7 @@ class MatchedSides:
     def with_states(self, row: Iterable[CallInputs], own: bool = False) -> Iterator[CallInputs]:
         """The row, with the initial values of states that are inputs where the reference does not take them.
 
-        own: of subjects among themselves, which take what the row has for them.
+        own: the row is compared among subjects, which take its states.
         """
         for step in row:
             taken = step.inputs if own else self.matches[step.key].inputs

@@ -31,7 +31,7 @@ from jfuse.verification.several_sizes import need_same_at_sizes
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
 _UNRELATED_DB = 0.0
-"""An answer of zeros has an SNR of 0 dB: at that the file says nothing of what the model says."""
+"""An answer of zeros has an SNR of 0 dB: at that level the file has lost the model's signal."""
 
 
 @dataclass
@@ -90,8 +90,8 @@ def noise_of(
 
     Of an output that is joined of several values, that of each of them, too.
     A file with types that LiteRT's kernels do not take runs in tflite-micro, where that is installed.
-    data: as for calibration; its first items are used, calls in a row with what is kept between them. None, and
-        statistics of an earlier calibration, stand for drawn inputs.
+    data: as for calibration; its first items are used, in rows of calls with their states. None, and
+        statistics of an earlier calibration, mean drawn inputs.
     device: where LiteRT runs the file as well.
     Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's, and where a call
     answers otherwise after one of another size.
@@ -122,9 +122,9 @@ def _noise_in(
 
 
 def _taken_in_floats(unquantized: Streaming, items: Sequence[Item]) -> list[Item]:
-    """The items that LiteRT takes from the float file; what follows one that it refuses begins with the initial states.
+    """The items that LiteRT accepts for the float file; after a refused one it starts from the initial states.
 
-    Drawn calls in a row know nothing of limits, such as that of a cache which is full after so many steps.
+    Drawn rows ignore limits, such as a cache that is full after some steps.
     """
     calls, taken, is_anew = InFile(unquantized, in_litert), list[Item](), False
     for item in items:

@@ -16,7 +16,7 @@ EDGES: tuple[Edges, ...] = get_args(Edges)
 
 
 def _each(sizes: Any) -> Sequence[Mapping[str, int]]:
-    """The choices of sizes; raises JfuseError for what is none."""
+    """The choices of sizes; raises JfuseError if there are none."""
     found = [] if sizes is None else [sizes] if isinstance(sizes, Mapping) else sizes
     known = isinstance(found, Sequence) and all(isinstance(one, Mapping) for one in found)
     if not known or (sizes is not None and not len(found)):  # no choice at all would compare nothing

@@ -113,7 +113,7 @@ class CallPlan:
             yield from self._selecting(signature)
 
     def _longer(self, signature: Signature) -> Iterator[CallInputs]:
-        """One call at larger sizes, where these are open and nobody chose them."""
+        """One call at larger sizes, if sizes are open and the user chose none."""
         if (longer := self._longer_sizes(signature)) is not None:
             (drawn,) = draws(signature, longer, self.sampling.seed, 1)
             yield CallInputs(signature.key, self._kept(signature, drawn, 0), LONGER)
@@ -122,7 +122,7 @@ class CallPlan:
         return longer_sizes(signature.graph, self.fixed[signature.key]) if self.sampling.sizes is None else None
 
     def _selecting(self, signature: Signature) -> Iterator[CallInputs]:
-        """Where sizes are decided by data: inputs of which a selection may take nothing, at the least sizes."""
+        """For data-dependent sizes: inputs of which a selection may take nothing, at the least sizes."""
         if any(depends_on_data(e) for e in all_eqns(signature.graph)) and not self._is_particular(signature):
             for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.sampling.seed):
                 yield CallInputs(signature.key, drawn, kind)
@@ -182,7 +182,7 @@ def passes_infinities_on(program: Program) -> bool:
     """Whether all that a program does is add, scale and clamp floats, element by element.
 
     Such a model answers one infinite element alike everywhere; products with weights make NaN of it by their zeros,
-    and what runtimes approximate (GELU, HARD_SWISH) has no agreed value there.
+    and functions that runtimes approximate (GELU, HARD_SWISH) have no agreed value there.
     """
     eqns = [e for graph in program.graphs() for e in all_eqns(graph)]
     kinds = all(e.op.elementwise and (e.op.linear or e.op.switch == "clip") for e in eqns)
@@ -190,7 +190,7 @@ def passes_infinities_on(program: Program) -> bool:
 
 
 def leaks_infinities(program: Program) -> bool:
-    """Whether the file may answer an infinity otherwise, though the model passes it on element by element.
+    """Whether the file may give another answer for an infinity, though the model passes it on element by element.
 
     XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel, and LiteRT's ADD_N makes
     the largest float of an infinite sum (LiteRT 2.3.0).
@@ -200,7 +200,7 @@ def leaks_infinities(program: Program) -> bool:
 
 
 def _left_open(signature: Signature) -> frozenset[str]:
-    """The edges of which LiteRT leaves open what becomes: floats beyond 2^31 steps where QUANTIZE reads them.
+    """The edges that LiteRT leaves undefined: floats beyond 2^31 steps as inputs of QUANTIZE.
 
     Beside weights of integers a kernel takes its steps from the largest float, which must be finite.
     """

@@ -1,4 +1,4 @@
-"""Calls of a quantized file at several sizes in a row: what one leaves behind must not change the next."""
+"""Calls of a quantized file at several sizes in a row: one must not change the result of the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _APART = 1e-5  # of the largest number: XNNPACK may add up in another order wher
 
 
 def need_same_at_sizes(lite: Streaming, unquantized: Streaming, runtimes: Mapping[str, Start]) -> None:
-    """Raise VerifyFailed where a call answers otherwise after one of another size than first in a new interpreter.
+    """Raise VerifyFailed if a call after one of another size answers differently than in a new interpreter.
 
     Files that keep something between calls, or draw random numbers, are left out, and sizes that LiteRT refuses in
     floats, too.

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what computes a model, and what is taken for right."""
+"""The two sides of a comparison: the subjects, and the reference."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Sides:
     """The two parts of a comparison: the subjects, which are runners of one model, and the reference.
 
     model: the model that the subjects run, where they do; data: its file, where it has one. source: the model behind
-    the reference, where there is one. texts: what they are called, `paths` whether these are paths.
-    apart: further runners of the file, each with what it is compared with: of other runtimes, which round integers
-    in their own way. device: what ran some of them elsewhere, in words.
+    the reference, where there is one. texts: their names, `paths` whether these are paths.
+    apart: further runners of the file, each with its own reference: of other runtimes, which round integers
+    in their own way. device: text about the device that ran some of them.
     """
 
     subjects: tuple[Subject, ...]
@@ -33,7 +33,7 @@ class Sides:
 
     @classmethod
     def of_model(cls, lite: ComparedModel, reference: ComparedModel) -> Sides:
-        """A lowered model, on XLA and in LiteRT, beside the source of the reference, else its graph on XLA."""
+        """A lowered model, on XLA and in LiteRT, against the source of the reference, else its graph on XLA."""
         data = lite.to_bytes()
         reads_back(lite.program, data)
         subjects: tuple[Subject, ...] = (OnXla(lite), InLiteRt(data, lite.program))

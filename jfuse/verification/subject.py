@@ -1,4 +1,4 @@
-"""`Subject`: a side of a comparison, which has named signatures that can be called, whoever computes them."""
+"""`Subject`: a side of a comparison, with named signatures that can be called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE = "state "
 class Interface:
     """One signature: the types of the inputs by name (dimensions may be open), the names of the outputs.
 
-    states: the names of what one call leaves to the next. exposed: the inputs and outputs that are states instead.
+    states: names of the states. exposed: the inputs and outputs that are states instead.
     """
 
     inputs: Mapping[str, TensorType]
@@ -100,5 +100,5 @@ def states_as_outputs(states: Arrays) -> dict[str, np.ndarray]:
 
 
 def outputs_and_states(calls: Calls, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
-    """One more call: its outputs, and what is kept after it, under names that no output has."""
+    """One more call: its outputs, and the states after it under names that no output has."""
     return {**calls.run(inputs, key), **states_as_outputs(calls.states)}

@@ -1,4 +1,4 @@
-"""A whole comparison: all calls of both sides, what was found, and the error where they differ."""
+"""A whole comparison: all calls of both sides, the result, and the error if they differ."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OnProgress = Callable[[int, int], None]
 def verify_sides(
     sides: Sides, options: VerifyOptions, on_progress: OnProgress = lambda done, total: None
 ) -> Verification:
-    """Compare the sides as the options say; raises VerifyFailed, which carries what was found, where they differ."""
+    """Compare the sides as the options say; raises VerifyFailed, with the result, if they differ."""
     return _Verifying(MatchedSides(sides, options), on_progress).run()
 
 
@@ -104,7 +104,7 @@ class _Verifying:
 
     @cached_property
     def _is_quantized(self) -> bool:
-        """Whether rounding is to explain what the sides differ by."""
+        """Whether rounding is to explain the difference of the sides."""
         return self.matched.options.tolerance is None and is_quantized_beside_floats(self.matched)
 
     def _judge(self, result: Verification) -> None:
@@ -122,7 +122,7 @@ class _Verifying:
         self.on_progress(self.done, total)
 
     def _comparisons(self) -> Iterator[Comparison]:
-        """With the reference; where it does not keep what the subjects keep, rows of calls of the subjects as well."""
+        """Comparisons with the reference; if it keeps other states, also rows of calls among the subjects."""
         matched = self.matched
         if self._is_quantized:
             if len(matched.subjects) > 1 or matched.around is not None:

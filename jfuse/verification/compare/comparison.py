@@ -1,4 +1,4 @@
-"""The comparison itself: calls of several subjects beside those of a reference, and the worst differences so far."""
+"""The comparison: calls of several subjects against a reference, and the largest differences so far."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from jfuse.verification.runners.without_custom_ops import AroundCustom, results_
 from jfuse.verification.subject import STATE, Arrays, Calls, Subject, outputs_and_states, pair_of, states_as_outputs
 
 MOVING = frozenset({"random", "given"})
-"""Calls that tell what elements move by: edges are larger or smaller than anything that a model is made for."""
+"""Calls that count for the scales of elements. Edges do not: they exceed every input that a model is made for."""
 _EARLIER_KEPT = 64  # calls that may be saved with one that is wrong after them
 _MOVING_KEPT = 8  # calls that are saved with one that is wrong by the scales of elements
 _EQUAL = Measure(0.0, 0.0, 0.0, 1.0, np.inf)
@@ -39,13 +39,13 @@ _EQUAL = Measure(0.0, 0.0, 0.0, 1.0, np.inf)
 
 @dataclass
 class Comparison:
-    """Subjects beside a reference, call by call.
+    """Compares subjects with a reference, call by call.
 
-    signatures: what is called, by key. tolerance: of an output of a signature. in_rows: calls go on from what
+    signatures: to call, by key. tolerance: of an output of a signature. in_rows: calls go on from what
     those before them left; else every call is a first one, and the reference does not tell states.
-    around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
-    left_out: outputs and states that are not compared. scales: what the elements of outputs move by.
-    first: the first call that was compared. redraw: what the reference took in place of inputs that it refused.
+    around: runs the file around its custom operators. excused: explains wrong outputs (a tie of equal values).
+    left_out: outputs and states that are not compared. scales: of the elements of outputs.
+    first: the first call that was compared. redraw: replacements for inputs that the reference refused.
     """
 
     reference: Subject
@@ -87,7 +87,7 @@ class Comparison:
     def rows(self, rows: Iterable[Iterable[CallInputs]]) -> None:
         """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong.
 
-        What the elements move by is known after all calls: those that are wrong by that alone are told last.
+        The scales of elements are complete after all calls: elements wrong by their scale alone are reported last.
         """
         for row in rows:
             self.start()
@@ -170,7 +170,7 @@ class Comparison:
         self._start_again()
 
     def _start_again(self) -> None:
-        """Forget what a call that is not compared has left."""
+        """Reset the states that a skipped call has changed."""
         if self._keeps:
             self._running = []
             self.start()
@@ -216,7 +216,7 @@ class Comparison:
         )
 
     def _take(self, key: str, output: str, pair: str, finding: LargestDifference | OddCall) -> None:
-        """Take in what a process found; raises Differs where a call differs."""
+        """Add a finding of a process; raises Differs if a call differs."""
         if isinstance(finding, LargestDifference):
             self._note_worst(key, output, pair, finding)
         elif finding.left is None:
@@ -297,7 +297,7 @@ class Comparison:
     def _judge(
         self, step: CallInputs, wrong: Sequence[WrongOutput], states: Arrays, earlier: Sequence[CallInputs]
     ) -> CallInputs | None:
-        """Raise Differs where nothing explains what is wrong; a call to compare instead where its inputs do."""
+        """Raise Differs for unexplained outputs; return another call to compare if the inputs are the reason."""
         if step.kind in STEEP and self._is_steep(step, wrong):
             self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
             return None

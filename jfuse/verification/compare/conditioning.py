@@ -1,8 +1,8 @@
 """Differences that are rounding alone: both sides as far from the exact answer as roundings on the way move it.
 
-What cancels (x - x + 1e-7, 1 - tanh(20)^2, the distance of a point from itself) leaves the rounding of larger numbers.
-The graph is computed in f64, which tells the exact answer, and in f32 with every value on the way rounded otherwise,
-which tells how far two right answers may be apart. Where the reference rounds to 16 bits, values are rounded to these.
+Cancellation (x - x + 1e-7, 1 - tanh(20)^2, the distance of a point from itself) leaves errors of larger numbers.
+The graph is computed in f64, for the exact answer, and in f32 with every intermediate value rounded otherwise,
+which bounds the distance of two right answers. Where the reference rounds to 16 bits, values are rounded to these.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Rounding:
 
     @staticmethod
     def may_be(wrong: WrongOutput) -> bool:
-        """Whether this can be said of an output: f32, or what the reference rounds, that differs by a finite number."""
+        """Whether rounding can explain an output: f32, or rounded by the reference, with a finite difference."""
         is_rounded = wrong.wanted.dtype == np.float32 or wrong.tolerance.unit > 0
         return is_rounded and bool(np.isfinite(wrong.measure.relative))
 
@@ -122,7 +122,7 @@ class _Rounding:
         return cls(wrong, exact.reshape(shape), plain.reshape(shape).astype(np.float64), np.zeros(shape))
 
     def learn(self, moved: Value) -> None:
-        """Take in the answer with values on the way rounded otherwise."""
+        """Add an answer computed with other roundings of intermediate values."""
         if moved is not None and moved.size == self.plain.size:
             with np.errstate(invalid="ignore"):
                 by = np.abs(moved.reshape(self.plain.shape).astype(np.float64) - self.plain)
@@ -135,12 +135,12 @@ class _Rounding:
 
     @property
     def may_yet(self) -> bool:
-        """Whether more tries may explain what is not explained: elements that stood still, or are not far beyond."""
+        """Whether more tries may explain the rest: elements that stood still, or are not far beyond."""
         far = self._beyond(TIMES) & (self.moves > self._usual())
         return self.unexplained and not bool(far.any())
 
     def _usual(self) -> np.ndarray:
-        """The rounding of a kernel where nothing cancels, by what elements are measured against."""
+        """The usual rounding error of a kernel, relative to the scale of each element."""
         largest = np.abs(self.exact[np.isfinite(self.exact)]).max(initial=0.0)
         rounding = max(rounding_of(self.wrong.wanted.dtype), _NARROW_ROUNDINGS * self.wrong.tolerance.unit)
         return np.asarray(rounding * (largest if self.wrong.scale is None else self.scale))
@@ -151,7 +151,7 @@ class _Rounding:
         return np.broadcast_to(np.asarray(self.wrong.scale), self.plain.shape)
 
     def _beyond(self, times: float = 1.0) -> np.ndarray:
-        """The elements farther from the exact answer, on a side, than so many times what is allowed."""
+        """The elements whose distance from the exact answer, on either side, exceeds `times` the allowed one."""
         shape, allowed = self.plain.shape, times * (TIMES * self.moves + self._usual())
         sides = (self.wrong.found.reshape(shape).astype(np.float64), self.wrong.wanted.astype(np.float64))
         with np.errstate(invalid="ignore"):

@@ -20,7 +20,7 @@ _TRIES = 4  # an element may stand still by chance in one
 
 @dataclass(frozen=True)
 class Suspect:
-    """An output of one call within its tolerance as a whole, with elements beyond it by what they moved so far."""
+    """An output of one call that passes as a whole, with elements beyond the tolerance by their scale so far."""
 
     step: CallInputs
     wrong: WrongOutput
@@ -30,7 +30,7 @@ class Suspect:
 
 @dataclass
 class ElementErrors:
-    """The suspects among the outputs, judged by what elements move by: `scales`, then roundings of inputs and values.
+    """Suspect outputs, judged by the scales of their elements, then by roundings of inputs and inner values.
 
     reference: is run again on rounded inputs. subject: its graph is run with rounded values.
     """
@@ -41,7 +41,7 @@ class ElementErrors:
     suspects: list[Suspect] = field(default_factory=list)
 
     def add(self, suspects: Iterator[Suspect]) -> None:
-        """Keep the suspects that still are, and those among the new ones that may be wrong by what is known so far."""
+        """Keep the suspects that remain, and the new ones that may be wrong by the scales so far."""
         found = [*self.suspects, *suspects]
         self.suspects = [s for s in found if self.wrong_elements(s.step.key, s.wrong, so_far=True) is not None]
 
@@ -66,7 +66,7 @@ class ElementErrors:
         return wrong
 
     def _by_inputs(self, suspect: Suspect) -> np.ndarray:
-        """How far the reference itself moves each element where the inputs of the calls are rounded otherwise."""
+        """How far the reference itself moves each element if the inputs of the calls are rounded otherwise."""
         of, row = suspect.wrong, (*suspect.before, suspect.step)
         again = [tuple(replace(s, inputs=nudged(s.inputs, of.tolerance.value, i)) for s in row) for i in range(_TRIES)]
         try:
@@ -79,7 +79,7 @@ class ElementErrors:
     def _by_inner_values(self, suspect: Suspect) -> np.ndarray:
         """How far each element moves where all values on the way are; without limit where no graph can be run so.
 
-        Inputs do not tell of sums that cancel whatever the inputs are, and integers cannot be rounded.
+        Roundings of inputs miss sums that always cancel, and integers cannot be rounded.
         """
         of, row = suspect.wrong, (*suspect.before, suspect.step)
         program = None if self.subject is None else self.subject.program

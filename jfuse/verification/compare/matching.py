@@ -20,7 +20,7 @@ from jfuse.verification.subject import Arrays, Calls, Interface, Subject
 class SignatureMatch:
     """One signature on both sides: the other's key, its name of each input and output of ours, and sizes that it fixes.
 
-    notes: what was matched by its place, as the names differ.
+    notes: names that differ and were matched by position.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""The sigmoid of tflite-micro: exp(x) for x below -9, which is as exact beside 1, and not beside answers of 1e-4."""
+"""The sigmoid of tflite-micro: exp(x) for x below -9; exact enough for outputs near 1, but not for outputs of 1e-4."""
 
 from __future__ import annotations
 

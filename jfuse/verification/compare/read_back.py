@@ -19,7 +19,7 @@ from jfuse.tflite.read.file import load_tflite
 
 
 def reads_back(program: Program, data: bytes) -> None:
-    """Raise VerifyFailed, naming the first equation, where the bytes do not say what the program says."""
+    """Read the bytes back; raise VerifyFailed with the first equation that differs from the program."""
     loaded = {s.key: s for s in load_tflite(data).signatures}
     for signature in program.signatures:
         states = [[(s.name, s.initial.digest) for s in of.states] for of in (signature, loaded[signature.key])]
@@ -56,12 +56,12 @@ def _without_sums(found: TensorType) -> TensorType:
 
 
 def _is_sum(dim: Dim) -> bool:
-    """Whether an open size is more than a symbol: 2*N, of which a file only says that it is open."""
+    """Whether an open size is more than a symbol, such as 2*N: a file only marks it as open."""
     return symbols_of(dim) not in (frozenset(), {str(dim)})
 
 
 def _comparable(graph: Graph, hoisted: Sequence[Sequence[np.ndarray]], *, sums: bool) -> list[str]:
-    """The text without what a file does not hold: sources, names, known values, and which open sizes are equal.
+    """The text without parts that a file does not store: sources, names, known values, and which open sizes are equal.
 
     sums: with sizes as they follow from those of the inputs, which are symbols then.
     """

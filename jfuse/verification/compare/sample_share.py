@@ -24,8 +24,8 @@ from jfuse.verification.subject import Arrays, Subject, pair_of
 class OddCall:
     """One call of a sample with an output that is wrong as a whole, or may be by its elements.
 
-    before: the calls before it in its sample. left: what remains of an output that is wrong as a whole when all that
-    explains it was asked, with notes on what does; None where only elements may be wrong.
+    before: the calls before it in its sample. left: the unexplained part of an output that is
+    wrong as a whole, with notes on the explained one; None where only elements may be wrong.
     """
 
     step: CallInputs
@@ -106,7 +106,7 @@ class SampleShare:
 
     @cached_property
     def _inputs(self) -> Arrays:
-        """The share, with shapes as what reads them needs them, in the manner that the reference took inputs in."""
+        """The share, with shapes as their readers need them, drawn in the manner that the reference accepted."""
         drawn, redraw, signature = self.batch.draw(self._numbers), self.redraw, self.batch.signature
         if not redraw.kept.get(self.key) and not redraw.needed.get(self.key):
             return drawn

@@ -1,4 +1,4 @@
-"""The scale that the error of each element of an output is measured against: what the element itself moves by."""
+"""The scale for the error of each element of an output: the range of its own values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.subject import Arrays
 
 TIMES = 100.0
-"""An element may err by this many tolerances of its own spread: what cancels leaves the rounding of larger numbers."""
+"""An element may err by this many tolerances of its own spread, as cancellation leaves errors of larger numbers."""
 _COARSEST = 0.25  # of its own spread, however large the tolerance is
 _ROUNDINGS = 64.0  # times the movement of one rounding of the inputs: there is a rounding in each of many operators
 _NUDGES = 40.0  # a tolerance is about this many roundings: f32 has 1e-5 and 2^-22
@@ -89,7 +89,7 @@ class ElementScales:
         return ElementRanges.of(_finite_or_nan(wanted), axes, samples)
 
     def take(self, key: str, output: str, moves: ElementRanges) -> None:
-        """Take in what later calls tell."""
+        """Merge with the ranges of later calls."""
         known = self._known.get((key, output))
         is_alike = known is not None and known.first.shape == moves.first.shape
         self._known[key, output] = known.then(moves) if known is not None and is_alike else moves
@@ -195,7 +195,7 @@ def _reach(low: np.ndarray, high: np.ndarray, at: np.ndarray) -> np.ndarray:
 def _end(
     least_or_most: Callable[..., Any], axes: tuple[int, ...], shape: tuple[int, ...], values: np.ndarray
 ) -> np.ndarray:
-    """The least or the largest along axes, infinite the other way round without any."""
+    """The least or the largest along axes; plus or minus infinity for empty axes."""
     none = np.inf if least_or_most is np.min else -np.inf
     return np.asarray(least_or_most(np.where(np.isnan(values), none, values), axis=axes)).reshape(shape)
 

@@ -1,4 +1,4 @@
-"""Edge inputs where the reference's own answer moves as much as what differs, once they are rounded otherwise.
+"""Edge inputs at which the reference itself changes as much as the difference, if they are rounded otherwise.
 
 Or where values tie in a loop, as all paths of a beam search do on zeros: no value before a choice in it can be given to
 the other side, as `Ties` does; but beside such inputs nothing ties, and both sides agree.
@@ -26,9 +26,9 @@ _TIMES = 4
 
 
 def is_steep(reference: Subject, subjects: Sequence[Subject], step: CallInputs, wrong: Sequence[WrongOutput]) -> bool:
-    """Whether the reference itself differs as much when its inputs are rounded otherwise.
+    """Whether the reference itself changes as much if its inputs are rounded otherwise.
 
-    Or one side takes denormals for 0: a runner may flush them. What is wrong then is right for zeros in their place.
+    Or one side takes denormals for 0: a runner may flush them. The wrong output is then right for zeros in their place.
     """
     try:
         plain, moved = (_answers(reference, step, change) for change in (lambda array: array, _moved))
@@ -85,7 +85,7 @@ def _moved(array: np.ndarray) -> np.ndarray:
 def ties_in_loops(
     graph: Graph, reference: Subject, subjects: Sequence[Subject], step: CallInputs, wrong: Sequence[WrongOutput]
 ) -> bool:
-    """Whether values tie in a loop at these inputs: all sides agree a little beside them, each time.
+    """Whether values tie in a loop at these inputs: all sides agree at slightly moved inputs, each time.
 
     There the reference must answer something else than at the inputs themselves: where it does not, nothing tied, and
     what differs is wrong. Of loops only those that pick the greatest of several are asked: one that compares with a

@@ -51,5 +51,5 @@ def step_functions(graph: Graph) -> Iterator[StepFunction]:
 
 
 def by_result(graph: Graph) -> Mapping[Var, StepFunction]:
-    """The step functions by what they give."""
+    """The step functions by their results."""
     return {steps.result: steps for steps in step_functions(graph)}

@@ -43,7 +43,7 @@ InnerValues = Mapping[Var, np.ndarray]
 class Ties:
     """Tells which differences of a lowered program are choices among equals.
 
-    source: behind the reference, if any. matches: what its signatures, inputs and outputs are called there.
+    source: behind the reference, if any. matches: names of signatures, inputs and outputs there.
     functions: of PyTorch or jax, where these are the reference. file: the signatures of another file in LiteRT, where
     that is the reference, under our names.
     """
@@ -59,7 +59,7 @@ class Ties:
     ) -> tuple[Sequence[WrongOutput], Sequence[str]]:
         """The wrong outputs of one call that no tie explains, and a note on those that one does.
 
-        before: the calls before it, from the initial states; what they leave is part of what has to be explained.
+        before: the calls before it, from the initial states; their states must be explained too.
         """
         signature = next(s for s in self.program.signatures if s.key == step.key)
         row = (*before, step) if signature.states else (step,)
@@ -117,7 +117,7 @@ class _TieCheck:
         return self._answers[question]
 
     def _xla_and_file(self) -> bool:
-        """Whether XLA, given LiteRT's values where choices are made, gives what LiteRT gives."""
+        """Whether XLA reproduces LiteRT's outputs from LiteRT's values at the choices."""
         graph, outputs = self.signature.graph, len(self.signature.output_names)
         before = (v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e))
         rounded = (v for e in graph.eqns if _quantizes(e) for v in e.outputs)
@@ -161,7 +161,7 @@ class _TieCheck:
         return self._agrees(results, told) and other._xla_and_file()
 
     def _function_and_xla(self, *, takes_any: bool) -> bool:
-        """Whether XLA, given the results of the source's operators before the choices, gives what the source gives.
+        """Whether XLA reproduces the source's outputs from the source's values before the choices.
 
         takes_any: of equal elements, where the greatest are asked for.
         """
@@ -177,9 +177,9 @@ class _TieCheck:
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
 
     def _source_and_xla(self) -> bool:
-        """Whether XLA, given TensorFlow's values of the nodes before the choices, gives what TensorFlow gives.
+        """Whether XLA reproduces TensorFlow's outputs from TensorFlow's values before the choices.
 
-        Each call starts from what TensorFlow kept.
+        Each call starts from TensorFlow's states.
         """
         source, matched = self.ties.source, self.ties.matches.get(self.signature.key)
         key = self.signature.key if matched is None else matched.key
@@ -217,7 +217,7 @@ class _TieCheck:
     ) -> dict[str, np.ndarray]:
         """The outputs and states after a call of the graph, with values given for some variables.
 
-        chosen: results of equations that take the greatest elements, of which equal ones may be any.
+        chosen: results of equations that take the greatest elements; of equal ones they may take any.
         Raises _TieMismatch where it does not itself give nearly those values.
         """
         graph, chosen = self.signature.graph, chosen or {}

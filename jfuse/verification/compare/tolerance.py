@@ -20,8 +20,8 @@ _COARSE = {DType.i2: 2, DType.i4: 4, DType.u4: 4, DType.i8: 8, DType.u8: 8, DTyp
 class Tolerance:
     """The largest max|a - b| / max|b|, and the reason in words.
 
-    least: max|b| counts as at least this: the whole range of what is quantized, of which a step is a part.
-    per_element: elements are measured against what they move by themselves, too. Steps are those of a whole tensor.
+    least: lower bound of max|b|, for quantized outputs their whole range.
+    per_element: elements are also judged by their own scales. Steps are those of a whole tensor.
     unit: the distance from 1 to the next number of the type that the reference alone rounds values to; 0 for none.
     """
 
@@ -56,7 +56,7 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
 
 
 def beside_narrow(own: Tolerance, source: Tolerance | None) -> Tolerance:
-    """The tolerance of an output of which the source errs by `source`, as `of_narrow_source` has it."""
+    """The tolerance of an output with a source error of `source`, from `of_narrow_source`."""
     if own is EXACT or source is None:
         return own
     if own.value > source.value:
@@ -65,9 +65,9 @@ def beside_narrow(own: Tolerance, source: Tolerance | None) -> Tolerance:
 
 
 def of_narrow_source(program: Program, source: Program, key: str, output: str) -> Tolerance | None:
-    """The tolerance for what the source alone rounds to 16 bits on the way to an output; None for nothing.
+    """The tolerance for an output that the source alone rounds to 16 bits on the way; None if it does not.
 
-    key, output: what the source calls them.
+    key, output: the source's names.
     """
     if narrowest_computed(program) is not None:
         return None
@@ -105,7 +105,7 @@ def tolerance_on_the_way(program: Program, key: str, output: str) -> Tolerance:
 
 
 def is_rounded_file(graphs: Sequence[Graph]) -> bool:
-    """Whether constants or values of the graphs are integers that stand for real numbers, or constants are f16."""
+    """Whether constants or values of the graphs are quantized, or constants are f16."""
     inner = [g for graph in graphs for g in all_graphs(graph)]
     atoms = [a for g in inner for e in g.eqns for a in (*e.inputs, *e.outputs) if a is not None]
     return any(is_quantized(a.type) or (isinstance(a, Const) and a.type.dtype is DType.f16) for a in atoms)

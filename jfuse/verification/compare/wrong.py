@@ -16,7 +16,7 @@ from jfuse.verification.subject import Arrays
 Excused = Callable[
     [CallInputs, Sequence["WrongOutput"], Sequence[CallInputs]], tuple[Sequence["WrongOutput"], Sequence[str]]
 ]
-"""Of a call, its wrong outputs and the calls before it: the outputs that remain unexplained, notes on the others."""
+"""Takes a call, its wrong outputs and the calls before it; returns the unexplained outputs, and notes on the others."""
 
 
 def either(*reasons: Excused) -> Excused:
@@ -37,9 +37,9 @@ def either(*reasons: Excused) -> Excused:
 
 @dataclass(frozen=True)
 class WrongOutput:
-    """An output beyond its tolerance: of which comparison, by how much, and what both sides gave.
+    """An output beyond its tolerance: the pair, the error, and the values of both sides.
 
-    place: of the subject among those compared. scale: what its elements were measured against, where not max|b|.
+    place: index of the subject. scale: of its elements, None for max|b|.
     """
 
     pair: str
@@ -55,9 +55,9 @@ class WrongOutput:
 class Differs(Exception):
     """A call whose outputs differ.
 
-    states: what the first subject kept before it; before: the calls that it went on from. others: some calls that tell
-    what the elements of outputs move by, where that is what shows it. earlier: all calls of the same runners before it,
-    though nothing is kept between them: one with other sizes may have left what is wrong.
+    states: of the first subject before it; before: the calls that led to it. others: some calls that show
+    the scales of elements, if only these show the difference. earlier: all calls of the same runners before it,
+    though no state is kept between them: one with other sizes may have left wrong data.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LargestDifference:
 def measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Measure:
     """The distance of two arrays. Numbers below the least normal one count as equal: either side may flush them.
 
-    That is said of finite numbers: where one side alone has a NaN or an infinity, they are infinitely far apart.
+    This is for finite numbers: a NaN or an infinity on one side alone is an infinite distance.
     """
     measure = Measure.of(found, wanted)
     if wanted.dtype.kind not in "fV" or not np.isfinite(measure.absolute):

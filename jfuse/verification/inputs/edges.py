@@ -1,4 +1,4 @@
-"""Inputs at the edges of what a signature takes: zeros, ones, the largest and smallest numbers, ids at both ends."""
+"""Edge inputs of a signature: zeros, ones, the largest and smallest numbers, ids at both ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ODD = ("nan", "infinities")
 ONE_INFINITE = "one infinity"
 """One infinite element in the first float input: compared where the reference answers without NaN."""
 SELECTING = ("zeros", "ones", "minus ones")
-"""Values of which one or the other is what a selection (x > 0, x < 0, x != 0, x > 0.5) takes nothing of."""
+"""Values for which a selection (x > 0, x < 0, x != 0, x > 0.5) may take nothing."""
 OVERFLOWING = frozenset({"maxima", "minima"})
 """Where a sum may overflow on the way or not, as it is ordered: compared where no side did."""
 HUGE = OVERFLOWING | {"largest", "smallest"}
@@ -100,7 +100,7 @@ def _at_ends(kind: str, of: TensorType, shape: tuple[int, ...], ends: tuple[int,
 
 
 def _integer(kind: str, of: TensorType, least: int, end: int) -> int:
-    """Ids and lengths at both ends; a quantized tensor's own ends, which stand for real numbers."""
+    """Ids and lengths at both ends; for a quantized tensor the ends of its type."""
     limits = ml_dtypes.iinfo(of.dtype.numpy)  # type: ignore[no-untyped-call]
     if of.quantization is not None:
         return {"maxima": int(limits.max), "minima": int(limits.min)}.get(kind, (*of.quantization.zero_point, 0)[0])

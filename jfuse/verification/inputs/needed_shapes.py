@@ -1,4 +1,4 @@
-"""Inputs that are the shape of a transposed convolution's result: what its operands need them to be."""
+"""Inputs that are the shape of a transposed convolution's result, computed from its operands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NeededShape:
 
 
 def needed_shapes(signature: Signature, drawn: Arrays, fixed: Collection[str]) -> dict[str, NeededShape]:
-    """By name, the inputs of integers whose elements are sizes of what transposed convolutions give."""
+    """By name, the integer inputs whose elements are sizes of results of transposed convolutions."""
     numbers = [n for n, a in drawn.items() if n not in fixed and a.dtype.kind in "iu" and a.ndim <= 1 and a.size <= 5]
     if not numbers or not any(map(_is_transposed, signature.graph.eqns)):
         return {}
@@ -62,7 +62,7 @@ def _transposed(graph: Graph) -> Iterator[Eqn]:
 
 
 def _shape_of(signature: Signature, eqn: Eqn, inputs: Arrays) -> list[int]:
-    """The shape operand of a convolution, as the inputs make it; none where it cannot be computed by itself."""
+    """The shape operand of a convolution, computed from the inputs; none if that fails."""
     shape, graph = eqn.inputs[0], signature.graph
     if not isinstance(shape, Var):
         return []

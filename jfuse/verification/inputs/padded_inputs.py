@@ -1,4 +1,4 @@
-"""Inputs that keep what the user promised of masks: random rows, cut off at random lengths by what means padding."""
+"""Inputs that keep the user's promise on masks: random rows, padded from a random length on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _padded(promise: PaddingPromise, arrays: Mapping[Var, np.ndarray], seed: int
 
 
 def _above(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
-    """As `_filled`, with nothing below the value: a comparison with it tells the rows apart."""
+    """As `_filled`, with nothing below the value, so that a comparison with it finds the padding."""
     other = array if array.dtype == bool else np.asarray(value).astype(array.dtype) + np.abs(array)
     return _filled(other, valid, value)
 

@@ -1,4 +1,4 @@
-"""Other inputs where the source refuses those drawn: by what its message says, and by trying what is often wanted."""
+"""Redraws inputs that the source refuses: by its message, then by common requirements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NUMERALS = np.array([b"0", b"1", b"2", b"12"], object)
 
 @dataclass(frozen=True)
 class Manner:
-    """How one input is drawn instead: a kind of numbers, of which some depend on another input's sizes, or its value.
+    """How one input is redrawn: a kind of numbers; some kinds depend on another input's sizes or value.
 
     axis: of the other input, None for all its elements. least, end: of the numbers, where they are known.
     axes: those along which the input gets sizes of the other first, each with the axis of the other, rounded up to a
@@ -81,7 +81,7 @@ class Redraw:
         return self.changed(drawn, self.kept.get(key, {}), number)
 
     def as_needed(self, signature: Signature, drawn: Arrays) -> Arrays:
-        """The drawn inputs with shapes as what reads them needs them, before TensorFlow sees others."""
+        """The drawn inputs with shapes as their readers need them, before TensorFlow sees others."""
         key = signature.key
         if key not in self.needed:
             self.needed[key] = needed_shapes(signature, drawn, self.fixed.get(key, ()))
@@ -90,7 +90,7 @@ class Redraw:
     def changed(self, drawn: Arrays, manners: Manners, number: int | None = None) -> Arrays:
         """The drawn inputs, some of them in other manners.
 
-        number: of a sample, which says what is drawn for it, whichever were changed before it.
+        number: of a sample; it seeds the draw, whichever samples were changed before.
         """
         if not manners:
             return drawn
@@ -135,7 +135,7 @@ class Redraw:
 
 
 def _agreeing(signature: Signature, drawn: Arrays, fixed: Collection[str]) -> Iterator[Manners]:
-    """The open sizes of inputs as those of one of them: operators sized by data do not tell which of them agree.
+    """Make open sizes of inputs equal: operators with data-dependent sizes hide which of them agree.
 
     Along the same axes, or of a vector along another one; integers in order as well.
     """
@@ -159,7 +159,7 @@ def _agreeing(signature: Signature, drawn: Arrays, fixed: Collection[str]) -> It
 
 
 def _multiples(signature: Signature, fixed: Collection[str]) -> Iterator[Manners]:
-    """Open sizes as multiples of small numbers, symbol by symbol, then all: what is parted in blocks needs them."""
+    """Open sizes as multiples of small numbers, one symbol or all, for models that split an axis into blocks."""
     axes: dict[str, dict[str, list[tuple[int, int]]]] = {}
     for name, var in zip(signature.input_names, signature.graph.inputs, strict=False):
         for axis, dim in enumerate(var.type.shape if name not in fixed else ()):
@@ -297,7 +297,7 @@ def _factors(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
 
 
 def _as_shape(count: int, shape: Sequence[int]) -> np.ndarray:
-    """The last sizes of a shape, after as many 2 as it lacks: what it broadcasts to."""
+    """The last sizes of a shape, padded in front with 2: a shape that it broadcasts to."""
     return np.array([2] * max(0, count - len(shape)) + list(shape)[max(0, len(shape) - count) :], np.int64)
 
 

@@ -24,7 +24,7 @@ _PLACE = re.compile(r"([0-9]{1,18})/([^/]*)/(.*)")
 
 
 def need_inputs(option: str, inputs: object) -> None:
-    """Raise JfuseError for what cannot be inputs at all; None is taken, as nothing is given then."""
+    """Raise JfuseError for a value that cannot be inputs; None is accepted and means drawn inputs."""
     if inputs is None or isinstance(inputs, str | Path | Iterable) or hasattr(inputs, "__array__"):
         return
     raise JfuseError(
@@ -36,7 +36,7 @@ def need_inputs(option: str, inputs: object) -> None:
 
 @dataclass(frozen=True)
 class UserInputs:
-    """Reads what was given as the calls of one row.   key: the signature that calls without a key are of"""
+    """Reads the user's inputs as the calls of one row.   key: the signature that calls without a key are of"""
 
     signatures: Mapping[str, Interface]
     key: str

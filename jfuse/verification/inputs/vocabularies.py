@@ -15,13 +15,13 @@ _PASS_ON: frozenset[Op] = frozenset(
 )
 
 _OPERANDS: dict[Op, tuple[int, int]] = {ops.hashtable_find: (2, 0), ops.hashtable_lookup: (0, 1)}
-"""Where what is looked up stands among an op's operands, and the keys."""
+"""Positions of the looked-up operand and of the keys, by op."""
 
 
 def vocabularies(graph: Graph, known: dict[int, dict[Var, np.ndarray]] | None = None) -> dict[Var, np.ndarray]:
     """For each input that is looked up in tables, in bodies too, the keys of these.
 
-    known: those of bodies that were looked at, by their ids.
+    known: results for bodies that were already visited, by their ids.
     """
     known = {} if known is None else known
     found: dict[Var, list[np.ndarray]] = {}
@@ -57,7 +57,7 @@ def _lookups(eqn: Eqn) -> Iterator[tuple[Atom | None, np.ndarray]]:
 def with_keys(
     signature: Signature, drawn: Mapping[str, np.ndarray], seed: int, *, every: bool = False
 ) -> dict[str, np.ndarray]:
-    """The drawn inputs with keys for most of what is looked up in a table, for all of it with `every`."""
+    """Replace most drawn words by keys of the table in which they are looked up, all of them with `every`."""
     words = vocabularies(signature.graph)
     generator = np.random.default_rng(seed)
     changed = dict(drawn)

@@ -1,1 +1,1 @@
-"""Locating a difference: the first equation that errs by itself, and the smallest input that shows it."""
+"""Locates a difference: the first equation with an error of its own, and the smallest input that shows it."""

@@ -55,7 +55,7 @@ class FailedCall:
 def first_difference(
     lite: BisectedModel, reference: BisectedModel, call: FailedCall, pair: str, data: bytes | None
 ) -> EquationError | None:
-    """The equation that errs, in a call whose outputs differ; None where none does by itself.
+    """The equation that errs, in a call whose outputs differ; None if none has an error of its own.
 
     pair: the comparison that failed. For LiteRT every operator is compared with XLA's equation. Else, and where these
     agree, the reference's equations are compared with TensorFlow's nodes, then the lowered ones with both. Where all
@@ -71,7 +71,7 @@ def first_difference(
 
 
 def in_file(program: Program, call: FailedCall, data: bytes) -> EquationError | None:
-    """The equation that LiteRT computes otherwise than XLA, or the state that it loses, in a row of calls."""
+    """The equation on which LiteRT and XLA differ, or the state that LiteRT loses, in a row of calls."""
     try:
         run = FileRun(data)
         left: dict[str, Value] = {}
@@ -90,7 +90,7 @@ def in_file(program: Program, call: FailedCall, data: bytes) -> EquationError | 
 
 
 def in_delegate(program: Program, call: FailedCall, data: bytes) -> EquationError | None:
-    """The equation that LiteRT computes otherwise than XLA with its default delegate."""
+    """The equation on which LiteRT with its default delegate differs from XLA."""
     signature = signature_of(program, call.key)
     if not with_delegates(program):
         return None
@@ -167,7 +167,7 @@ def _state_error(signature: Signature, state: State, measure: Measure, pair: str
 
 
 def against_source(lite: BisectedModel, reference: BisectedModel, call: FailedCall) -> EquationError | None:
-    """The equation that XLA computes otherwise than the source has it: first as imported, then as lowered.
+    """The equation on which XLA differs from the source: first as imported, then as lowered.
 
     Where the source is no TensorFlow function, the reference's graph is the source.
     """
@@ -284,9 +284,9 @@ def _error_of(
 def equation_errors(
     lite: BisectedModel, reference: BisectedModel, call: FailedCall, data: bytes | None
 ) -> list[EquationError]:
-    """The errors along the main graph: of every equation on XLA against LiteRT, and against the source where it tells.
+    """The errors along the main graph: every equation on XLA against LiteRT, and against the source if it has values.
 
-    One run of each. What has added up is in `measure`, what the equation makes of the other side's operands in `own`.
+    One run of each. `measure` has the accumulated error, `own` that of the equation on the other side's operands.
     """
     found: list[EquationError] = []
     lowered, imported = (signature_of(m.program, call.key) for m in (lite, reference))

@@ -17,10 +17,10 @@ from jfuse.verification.locate.narrow_span import narrowed
 
 @dataclass(frozen=True)
 class Culprit:
-    """An equation that makes an error by itself.
+    """An equation with an error of its own.
 
     path: its place, as `EquationError` has it. steps: the step of each loop around it, outermost first, from 0.
-    first: the first of the equations of which it is the last, where it cannot be told which of them errs.
+    first: the first of several equations, of which this is the last, if any of them may err.
     """
 
     walk: Walk
@@ -115,7 +115,7 @@ def _confirming(walk: Walk, position: int, leading: set[Var]) -> LocalStep:
 
 
 class _CleanBodies:
-    """Bodies that give, one by one, just what the other side has for the whole equation, and none of which errs."""
+    """Bodies that together reproduce the other side's result of the equation, and none of which errs."""
 
 
 _CLEARED = _CleanBodies()
@@ -202,7 +202,7 @@ def _found(inner: Walk, body: int, steps: tuple[int, ...] = ()) -> Iterator[Culp
 
 
 def _results(inner: Walk) -> list[np.ndarray] | None:
-    """The other side's results, where it tells them."""
+    """The other side's results, if it has them."""
     results = [value_of(atom, inner.other) for atom in inner.graph.outputs]
     known = [r for r in results if r is not None]
     return known if len(known) == len(results) else None

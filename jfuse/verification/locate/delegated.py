@@ -1,6 +1,6 @@
 """Errors that LiteRT makes with its default delegate alone: an interpreter that keeps all tensors runs without it.
 
-A file whose results are all outputs runs with the delegate, and shows what that makes of each operator. What it makes
+A file whose results are all outputs runs with the delegate, and shows its result of each operator. What it makes
 of operators that it runs as one shows in files that end after some of them.
 """
 
@@ -88,7 +88,7 @@ class DelegateCall:
     def _together(self, run: FileRun, beside: _KernelComparison) -> Culprit | None:
         """Find the equation that errs in the whole file, or in the shortest prefix that errs too.
 
-        Found by halves, so that an error which larger numbers hide for a while is laid to where it comes up again.
+        Searches by bisection, so that an error which larger numbers hide for a while is reported where it reappears.
         """
         graph, made = self.signature.graph, producers(self.signature.graph)
         named = zip(self.signature.output_names, graph.outputs, strict=False)
@@ -135,7 +135,7 @@ class DelegateCall:
 
 @dataclass(frozen=True)
 class _KernelComparison:
-    """Errors of the delegate beside those of LiteRT's own kernels: where both have them rounding has grown.
+    """Compares errors of the delegate with those of LiteRT's own kernels; errors of both are accumulated rounding.
 
     walk: of XLA. plain: the values of the own kernels.
     """
@@ -144,7 +144,7 @@ class _KernelComparison:
     plain: Mapping[Var, np.ndarray]
 
     def step(self, number: int, values: Mapping[Var, np.ndarray]) -> LocalStep:
-        """An equation with its results from the delegate, beside what XLA computes on its own way."""
+        """An equation with its results from the delegate and those of XLA's own run."""
         step = self.walk.steps[number]
         wanted = tuple(values.get(var) for var in step.eqn.outputs)
         found = replace(step, found=step.straight, wanted=wanted)

@@ -38,7 +38,7 @@ class OtherFile(Exception):
 
 @dataclass
 class RunValues:
-    """LiteRT's values of one run of one graph, by variable; what was overwritten since is not in it."""
+    """LiteRT's values of one run of one graph, by variable, without overwritten ones."""
 
     of: Mapping[Var, np.ndarray]
     run: FileRun
@@ -52,7 +52,7 @@ class RunValues:
     def enter(
         self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]
     ) -> RunValues | None:
-        """LiteRT's values of a body that is run by itself on these operands."""
+        """LiteRT's values of a body that is run alone on these operands."""
         return self.run.enter(walk.graph, self.subgraph, step, body, operands)
 
     def candidates(self, eqn: Eqn, shape: Sequence[int], dtype: np.dtype) -> Iterable[np.ndarray]:
@@ -72,7 +72,7 @@ class _Places:
 class FileRun:
     """One interpreter, without delegates, for calls in a row of one file.
 
-    Every subgraph of it can be run by itself, on operands of its own.
+    Every subgraph can be run alone, on operands of its own.
     """
 
     def __init__(self, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -134,7 +134,7 @@ class FileRun:
     def before(self, signature: Signature, inputs: Mapping[str, np.ndarray], number: int) -> Mapping[Var, np.ndarray]:
         """The values of a first call of a signature up to an equation, which is not run any more.
 
-        What it and others overwrite is still there.
+        Tensors that later operators overwrite are still intact.
         """
         index = self._indices.get(signature.key, 0)
         places = self._places_of(signature.graph, index)

@@ -1,4 +1,4 @@
-"""The change of a graph's results where every intermediate value is rounded otherwise."""
+"""The change of a graph's results if every intermediate value is rounded otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rounded_results(
     """The outputs and states after calls in a row from the initial states, equation by equation on XLA.
 
     seed: of the roundings; None for none. unit: of a coarser type that values are rounded to, as `unit_of` has it.
-    What cannot be computed is None. Loops and branches count as one equation.
+    Results that cannot be computed are None. Loops and branches count as one equation.
     """
     generator = None if seed is None else np.random.default_rng(seed)
     states: list[Value] = [s.initial.array for s in signature.states]

@@ -16,7 +16,7 @@ _Rounded = Callable[[np.ndarray, Mapping[str, Any], np.random.Generator], np.nda
 
 
 def rounded_within(eqn: Eqn, operands: Sequence[Value], generator: np.random.Generator) -> np.ndarray | None:
-    """The result with each value within the kernel rounded otherwise; None where the kernel has no such steps."""
+    """The result with each value inside the kernel rounded otherwise; None if the kernel has no such steps."""
     rule = _STEPS.get(eqn.op)
     first = operands[0] if operands else None
     return None if rule is None or first is None else rule(first, eqn.params, generator)

@@ -1,7 +1,7 @@
-"""The error that each equation makes by itself: computed on XLA from the operands that the other side had there.
+"""The own error of each equation: XLA computes it from the other side's operands.
 
-Errors add up along a graph, so a value that differs tells little. What an equation makes of the *other side's* operands
-is its own affair. Where the other side does not tell a value, what XLA computes from its values stands in, and the next
+Errors add up along a graph, so a value that differs tells little. An equation's result for the *other side's* operands
+depends on it alone. If the other side lacks a value, XLA's result from its values replaces it, and the next
 value that is known is compared for all equations since.
 """
 
@@ -29,7 +29,7 @@ class OtherValues(Protocol):
     """Whether a value that it gives for an equation is that of this equation beyond doubt."""
 
     def results(self, number: int, eqn: Eqn, computed: Sequence[Value]) -> Sequence[Value]:
-        """The other side's results of an equation, given what XLA computes from the other side's operands."""
+        """The other side's results of an equation. computed: XLA's results for the other side's operands."""
 
     def enter(
         self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]
@@ -44,7 +44,7 @@ class OtherValues(Protocol):
 class LocalStep:
     """One equation on both sides.
 
-    operands: the other side's. found: what XLA makes of them. straight: what XLA computed on its own way. wanted: the
+    operands: the other side's. found: XLA's results for them. straight: results of XLA's own run. wanted: the
     other side's results. since: the equations, by number, that computed `found` from known values, itself the last.
     own: max|found - wanted| / max|wanted| of the worst result; None where nothing is known of it.
     confirmed: another equation gives the known value where it is fed with these.
@@ -62,7 +62,7 @@ class LocalStep:
 
     @property
     def error(self) -> Measure | None:
-        """How far XLA's own results are from the other side's: what has added up until here."""
+        """The accumulated error: the distance of XLA's own results from the other side's."""
         pairs = [(s, w) for s, w in zip(self.straight, self.wanted, strict=True) if s is not None and w is not None]
         worst = None
         for found, wanted in pairs:
@@ -72,7 +72,7 @@ class LocalStep:
 
     @property
     def exceeds(self) -> bool:
-        """Whether the own error is beyond what kernels of one op differ by."""
+        """Whether the own error exceeds the usual difference between kernels of one op."""
         return any(e > rounding_of(w.dtype) for e, w in self._own_errors())
 
     @property
@@ -92,7 +92,7 @@ class LocalStep:
 
 @dataclass
 class Walk:
-    """One run of a graph beside another one: `steps` after `run`.
+    """A run of a graph against another one; `run` fills `steps`.
 
     args: XLA's inputs. given: the other side's, where they are known.
     """
@@ -136,7 +136,7 @@ class Walk:
                 self._since[var] = step.since
 
     def _weigh(self, step: LocalStep) -> None:
-        """Where values are not certain: tell those that belong to the equation from those that do not."""
+        """If values are uncertain, decide which of them belong to the equation."""
         doubts = self._doubted(step.eqn)
         second = self._with_second(step) if doubts else step.found
         if doubts:
@@ -175,7 +175,7 @@ class Walk:
             self._since.setdefault(var, frozenset(doubts))
 
     def is_known(self, var: Var) -> bool:
-        """Whether the other side tells this value; else XLA's stands in."""
+        """Whether the other side has this value; else XLA's replaces it."""
         return var not in self._since
 
     def again(self, since: frozenset[int], put: Mapping[Var, np.ndarray], seed: int | None = None) -> dict[Var, Value]:
@@ -198,7 +198,7 @@ class Walk:
         return {var: env[var] for var in inner}
 
     def is_rounding(self, step: LocalStep) -> bool:
-        """Whether the step's own error is no more than its results move by where values are rounded otherwise."""
+        """Whether other roundings of inner values explain the step's own error."""
         redone = [self.again(step.since, {}, seed) for seed in range(_DRAWS)]
         for var, found, wanted in zip(step.eqn.outputs, step.found, step.wanted, strict=True):
             if found is None or wanted is None or relative_error(found, wanted) <= rounding_of(wanted.dtype):
@@ -226,7 +226,7 @@ def _operands(eqn: Eqn, env: Mapping[Var, Value]) -> tuple[Value, ...]:
 
 
 def value_of(atom: Atom | None, env: Mapping[Var, Value]) -> Value:
-    """The array that an operand or result stands for; None for one that is omitted or not known."""
+    """The array of an operand or result; None for one that is omitted or not known."""
     if atom is None:
         return None
     return atom.array if isinstance(atom, Const) else env.get(atom)

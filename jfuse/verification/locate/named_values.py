@@ -1,4 +1,4 @@
-"""Values by the node that they came from: those of a program on XLA, to be looked up for the equations of another."""
+"""Values of a program on XLA by node name, for look-ups from the equations of another."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def name_of(source: Source) -> str:
 
 
 class ByName:
-    """The other side of a graph where values are told by name, and, for want of that, by being equal.
+    """The other side of a graph, matched by name, or else by equal values.
 
     outputs: values that are known to be those of these variables.
     """
@@ -199,7 +199,7 @@ class _Pool:
         self._of: dict[tuple[tuple[int, ...], np.dtype], list[tuple[str, np.ndarray]]] = {}
 
     def add(self, name: str, array: np.ndarray, *, trivial: bool = False) -> None:
-        """One more; those without different elements, which many a value equals by chance, only where told."""
+        """Add a value; one with all elements equal, which others match by chance, only with `trivial`."""
         if array.dtype != object and (trivial or (array.size > 1 and np.any(array != array.flat[0]))):
             self._of.setdefault((array.shape, array.dtype), []).append((name, array))
 

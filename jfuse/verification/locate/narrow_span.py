@@ -17,7 +17,7 @@ _TRIED = 400  # values put in place of results within one run of equations
 def narrowed(walk: Walk, step: LocalStep) -> tuple[LocalStep, frozenset[int]]:
     """The fewest of the equations that a step's results follow from that err: the last one, and the numbers of all.
 
-    A value of the other side is a result within the span if the equations after it make of it what the step should
+    A value of the other side is a result within the span if the equations after it compute from it what the step should
     give.
     """
     since = set(step.since)

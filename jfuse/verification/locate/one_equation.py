@@ -27,7 +27,7 @@ _PROGRAMS: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
 def computed(eqn: Eqn, operands: Sequence[np.ndarray | None], env: Mapping[Var, Any]) -> tuple[np.ndarray, ...]:
     """The results of an equation for these operands (None for omitted ones).
 
-    env: values of the graph so far, which tell open sizes. Raises whatever the kernel raises for operands that it does
+    env: values of the graph so far, for open sizes. Raises whatever the kernel raises for operands that it does
     not take.
     """
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
@@ -43,7 +43,7 @@ def computed(eqn: Eqn, operands: Sequence[np.ndarray | None], env: Mapping[Var, 
 
 
 def _is_data(value: np.ndarray | None) -> bool:
-    """Whether XLA is to compute with it: not what may be a shape, nor texts."""
+    """Whether XLA computes with it: neither possible shapes nor texts."""
     if value is None or value.dtype == object:
         return False
     return value.dtype.kind not in "iub" or value.size > _SHAPE_LIKE

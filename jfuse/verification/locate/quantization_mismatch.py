@@ -16,7 +16,7 @@ from jfuse.ir.walk import producers
 from jfuse.verification.locate.named_values import name_of
 
 Scales: TypeAlias = Mapping[Var, Quantization | None]
-"""How the other side quantizes the results of equations, where it tells."""
+"""How the other side quantizes the results of equations, if known."""
 
 
 def scales_by_name(graph: Graph, other: Graph) -> Scales:
@@ -44,7 +44,7 @@ def stated(scale: Sequence[float] | None, zero_point: Sequence[int] | None, axis
 
 
 def requantized(graph: Graph, number: int, others: Scales) -> tuple[int, Quantization | None] | None:
-    """The equation that begins a chain of results which are quantized otherwise, and how the other side has its result.
+    """The first equation of a chain that the other side quantizes differently, and the other side's parameters.
 
     The chain ends with a result or an operand of the equation of this number; None where these are quantized alike.
     """

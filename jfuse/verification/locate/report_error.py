@@ -1,4 +1,4 @@
-"""An equation that errs, as a report tells of it: its layer, and its operands with their ranges."""
+"""The report's entry for an equation that errs: its layer, and its operands with their ranges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "while", "cond", "body",
 def equation_error(
     signature: str, step: LocalStep, path: tuple[int, ...], pair: str, *, steps: tuple[int, ...] = (), first: str = ""
 ) -> EquationError:
-    """One equation's error, from what both sides have there."""
+    """One equation's error, from the values of both sides."""
     eqn = step.eqn
     return EquationError(
         signature,

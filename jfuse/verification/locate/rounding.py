@@ -17,7 +17,7 @@ TIMES = 16.0  # a rounding error is a sum of many, and seldom this many times th
 
 
 def rounding_of(dtype: np.dtype) -> float:
-    """The largest max|a - b| / max|b| for results of this dtype; 0 for what is not rounded."""
+    """The largest max|a - b| / max|b| for results of this dtype; 0 for exact types."""
     step = unit_of(dtype)
     return _ROUNDINGS.get(_real(dtype).itemsize, 4.0) * step
 
@@ -37,7 +37,7 @@ def _real(dtype: np.dtype) -> np.dtype:
 def rounded_otherwise(array: np.ndarray, generator: np.random.Generator, least: float = 0.0) -> np.ndarray:
     """The array with every float moved by up to one rounding; other dtypes as they are.
 
-    least: what a rounding is at least, as `unit_of` tells it.
+    least: lower bound of a rounding, from `unit_of`.
     """
     unit = unit_of(array.dtype)
     if not unit:
@@ -49,7 +49,7 @@ def rounded_otherwise(array: np.ndarray, generator: np.random.Generator, least: 
 
 
 def is_explained(found: np.ndarray, wanted: np.ndarray, redone: Sequence[np.ndarray]) -> bool:
-    """Whether `found` is as far from `wanted` as it moves where values on the way are rounded otherwise.
+    """Whether other roundings of inner values explain the distance of `found` from `wanted`.
 
     redone: `found` computed again, several times, with every float on the way moved by a rounding.
     """

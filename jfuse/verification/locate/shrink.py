@@ -128,7 +128,7 @@ def _rounded(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _with_zeros(row: Row, i: int, name: str, parts: int, ask: _Budget) -> Row:
-    """With each of so many equal parts of one input zero, where that still fails."""
+    """Zero each of `parts` equal parts of one input, if the row still fails."""
     count = row[i].inputs[name].size
     if count < parts or row[i].inputs[name].dtype == object:
         return row

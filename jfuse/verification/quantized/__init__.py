@@ -1,1 +1,1 @@
-"""Quantized files beside models in floats: what rounding explains of a difference, and what is a fault."""
+"""Quantized files against float models: separates rounding from errors."""

@@ -1,4 +1,4 @@
-"""How much of a difference rounding explains: root mean squares, over all elements and of each by itself."""
+"""How much of a difference rounding explains: root mean squares, over all elements and of each one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jfuse.base.measure import Measure
 
 @dataclass(frozen=True)
 class ExplainedError:
-    """A difference beside what explains it, both as root mean squares in the output's own units.
+    """A difference and its explained part, both as root mean squares in the output's own units.
 
-    error: of all elements, or of the one whose error is farthest beyond what explains it, where that is worse.
-    limit: the largest error that is explained. unit: the root mean square of what was wanted. worst: the number of the
+    error: of all elements, or of the one with the largest unexplained error, if that is worse.
+    limit: the largest error that is explained. unit: the root mean square of the reference. worst: the number of the
     sample with the largest error.
     """
 
@@ -28,7 +28,7 @@ class ExplainedError:
 def explained(
     found: np.ndarray, wanted: np.ndarray, noise: np.ndarray, times: float, tolerance: float
 ) -> ExplainedError:
-    """A difference within so many times the noise.
+    """Judge a difference against `times` the noise.
 
     found, wanted: [samples, ...]. noise: [draws, samples, ...], differences that rounding makes. tolerance: what f32
     sums make besides, relative to the largest number of `wanted`.
@@ -74,7 +74,7 @@ def _apart(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def root_mean_square(array: np.ndarray) -> float:
-    """Of the finite numbers; 1 where there are none but zeros, and for what is no float."""
+    """The root mean square of the finite numbers; 1 if all are zero, and for other types than floats."""
     if array.dtype.kind not in "fV":
         return 1.0
     numbers = array[np.isfinite(array)].astype(np.float64)

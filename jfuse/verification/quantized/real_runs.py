@@ -39,7 +39,7 @@ class RealRuns:
     def run(self, inputs: Arrays, activations: Activations, seed: int | None = None) -> dict[str, np.ndarray]:
         """The outputs by name.   inputs: f[samples, calls, ...] by name, each sample a row of calls
 
-        seed: of what moves each weight by up to half a step to either side; None leaves them as they are.
+        seed: for moving each weight by up to half a step to either side; None leaves them as they are.
         """
         weights = self.of_file.weights
         arrays = [w.array if seed is None else nudged(w, seed, i) for i, w in enumerate(weights)]

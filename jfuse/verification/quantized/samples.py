@@ -16,7 +16,7 @@ from jfuse.verification.plan import CallPlan
 from jfuse.verification.subject import Arrays
 
 DRAWN = 64
-"""As few as tell the power of noise within a fifth."""
+"""Number of samples that estimates the power of noise within a fifth."""
 _FEW = 16  # of the user's own, below which each is also tried with its numbers moved a little
 _MOVED = 0.01  # of the largest number
 
@@ -73,7 +73,7 @@ def _form(step: CallInputs) -> tuple[object, ...]:
 
 
 def _with_neighbours(rows: Arrays) -> Arrays:
-    """The samples, and where they are few copies with floats moved a little: one sample tells no power of noise."""
+    """The samples, and if they are few, copies with slightly moved floats: one sample gives no noise power."""
     count = len(next(iter(rows.values())))
     copies, rng = -(-_FEW // count), np.random.default_rng(0)
     if copies == 1 or not any(a.dtype.kind in "fV" for a in rows.values()):
@@ -101,7 +101,7 @@ def _ranges(signature: Signature) -> Mapping[str, tuple[float, float]]:
 
 
 def _within(rows: Arrays, ranges: Mapping[str, tuple[float, float]]) -> Arrays:
-    """The samples with what reaches beyond a range drawn together, about its middle, until it does not."""
+    """The samples, scaled about their middle until they fit the ranges."""
     return {name: _fitted(array, *ranges[name]) if name in ranges else array for name, array in rows.items()}
 
 

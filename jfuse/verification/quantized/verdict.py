@@ -1,4 +1,4 @@
-"""The verdict on a quantized file beside a model in floats: what its weights' steps explain, and its activations'."""
+"""The verdict on a quantized file: how much of the difference its weights' and activations' steps explain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DRAWS = 8  # of all weights, moved by up to half a step
 _WEIGHTS = 4.0
 """Deviations: of right files 1 in 16,000 has an output that is beyond, where it is one number."""
 _ROUNDING = 3.0
-"""Times what rounding changes. The file's own rounding is imitated: where it is so exactly, nothing is left; a kernel
+"""Times the change by rounding. The file's own rounding is simulated: if exactly, nothing is left; a kernel
 that quantizes as it runs, with steps of its own, differs by about 1.4 times it."""
 _CUT_OFF = 0.5
 """The share of an output that may be lost as values lie beyond their types' ends: half of it is 6 dB."""
@@ -63,7 +63,7 @@ def is_quantized_beside_floats(matched: MatchedSides) -> bool:
 
 @dataclass
 class QuantizedVerdict:
-    """Judges the outputs of a quantized file.   differences, calls: what was compared so far"""
+    """Judges the outputs of a quantized file.   differences, calls: of the comparison so far"""
 
     matched: MatchedSides
     differences: dict[tuple[str, str, str], Difference] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class _Judging:
         return {n: a[:, None] for n, a in subject.batch({n: a[:, 0] for n, a in inputs.items()}, key).items()}
 
     def _ranges(self, output: str, cut_off: np.ndarray, in_floats: np.ndarray) -> None:
-        """Judge what is lost as values lie beyond their types' ends."""
+        """Judge the loss by clipping at the ends of the types."""
         found = explained(cut_off, in_floats, np.zeros(0), 0.0, 0.0)
         limit = _CUT_OFF * found.unit
         self._judge(output, _RANGES, replace(found, limit=limit), f"{_CUT_OFF:.0%} of the output")

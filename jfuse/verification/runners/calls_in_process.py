@@ -22,7 +22,7 @@ from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 class InProcess(ABC):
     """A file in such a runtime, as one more side of a comparison.
 
-    program: what the file says. limits: of each process. name: of the runtime.
+    program: of the file. limits: of each process. name: of the runtime.
     """
 
     data: bytes
@@ -41,7 +41,7 @@ class InProcess(ABC):
 
     @abstractmethod
     def anew(self, process: Any) -> Any:
-        """Give the file without what earlier calls left, in the process or in another one."""
+        """Reset the file to its initial states, in this process or in another one."""
 
     def start(self) -> Calls:
         """Calls in a row, in a process of their own."""

@@ -47,7 +47,7 @@ class InFunctions:
         }
 
     def start(self) -> Calls:
-        """Calls in a row, none of which leaves anything to the next."""
+        """Start a row of calls without states."""
         return _FunctionCalls(self._parts)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:

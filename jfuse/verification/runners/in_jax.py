@@ -39,7 +39,7 @@ class InJax:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """One, of what `jax.eval_shape` says that the function returns."""
+        """The one signature, with the results that `jax.eval_shape` gives."""
         specs = [jax.ShapeDtypeStruct(concrete(t.shape, self.sizes), t.dtype.numpy) for t in self.inputs.values()]
         try:
             results = jax.eval_shape(self.function, *specs)
@@ -57,7 +57,7 @@ class InJax:
         return jax.jit(self.function)
 
     def start(self) -> Calls:
-        """Calls in a row, none of which leaves anything to the next."""
+        """Start a row of calls without states."""
         return StatelessCalls(self._run)
 
     def _run(self, inputs: Arrays) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ _FEW = 16  # samples for which no process is started
 
 @dataclass(frozen=True)
 class InLiteRt:
-    """A file in the LiteRT interpreter. program: what the file says.
+    """A file in the LiteRT interpreter. program: of the file.
 
     limits: of its processes. device: where it runs; None for here.
 

@@ -1,4 +1,4 @@
-"""A file that takes and gives integers, called with the real numbers that these stand for."""
+"""A file with integer inputs and outputs, called with real numbers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class InRealNumbers:
         return {name: as_integers(array, types[name]) for name, array in inputs.items()}
 
     def told(self, key: str, outputs: Arrays) -> dict[str, np.ndarray]:
-        """The real numbers that the file's answers stand for."""
+        """Dequantize the file's outputs."""
         types = self._outputs[key]
         return {name: as_real(a, types[name].quantization) if name in types else a for name, a in outputs.items()}
 

@@ -30,7 +30,7 @@ _SWITCH = "TF_ENABLE_ONEDNN_OPTS=0 in the environment before TensorFlow is impor
 
 @dataclass(frozen=True)
 class InTensorFlow:
-    """The source's own functions. Its variables hold what the last call left: put them back when all is done."""
+    """The source's own functions. Calls change its variables: restore them at the end."""
 
     imported: Imported
     name: str = "TensorFlow"
@@ -46,7 +46,7 @@ class InTensorFlow:
         return interfaces_of(self.program)
 
     def start(self) -> Calls:
-        """Calls from what the variables held when the source was imported."""
+        """Start a row of calls from the values of the variables at import."""
         return _TensorFlowCalls(self.imported)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
@@ -119,7 +119,7 @@ def uses_onednn() -> bool:
 
 
 def _failure(key: str, error: Any) -> VerifyFailed:
-    """The error for what TensorFlow raised. oneDNN's kernels abort where they cannot do what others can."""
+    """The error for an exception of TensorFlow. oneDNN's kernels abort where others work."""
     import tensorflow as tf
 
     reason = _reason(error.message)
@@ -159,7 +159,7 @@ def call_from(
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """One call of a signature of the source from given states: its outputs, and the states after it, by name.
 
-    The source's variables hold again what they held when it is over. Raises VerifyFailed as `run_tensorflow` does.
+    The source's variables are restored afterwards. Raises VerifyFailed as `run_tensorflow` does.
     """
     with variables_restored(imported):
         set_variables(imported, states)
@@ -169,7 +169,7 @@ def call_from(
 
 @contextmanager
 def variables_restored(imported: Imported) -> Iterator[None]:
-    """Within the `with` every variable of the source may change; after it they hold again what they held before."""
+    """Inside the `with` every variable of the source may change; after it they are restored."""
     variables = {id(v): v for s in imported.functions.values() for v in live_variables(s.function)}
     held = [(v, v.read_value()) for v in variables.values()]  # shares the memory until the variable is assigned
     try:
@@ -192,6 +192,6 @@ def _node(error: Any) -> str:
 
 
 def _reason(message: str) -> str:
-    """The line that says what is wrong: the last one before the node's place, below the trace of the source."""
+    """The line with the reason: the last one before the node's position, below the trace of the source."""
     lines = [line.strip() for line in message.split("\n[[")[0].split("\n\t [[")[0].splitlines()]
     return next((line for line in reversed(lines) if line), message)

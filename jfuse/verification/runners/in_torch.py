@@ -30,7 +30,7 @@ class InTorch:
         return {self.function.key: self.interface}
 
     def start(self) -> Calls:
-        """Calls in a row, none of which leaves anything to the next."""
+        """Start a row of calls without states."""
         return StatelessCalls(self._run)
 
     def _run(self, inputs: Arrays) -> dict[str, np.ndarray]:

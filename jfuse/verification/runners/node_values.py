@@ -16,8 +16,8 @@ Value: TypeAlias = np.ndarray | None
 class Nodes:
     """Results of one run, by node: the op and the values of each equation of the node, in order.
 
-    turns: for each loop, by its node, what its bodies give in each turn: by the number of the body. constants: those
-    that the equations read.
+    turns: for each loop, by its node, the results of its bodies in each turn, by the number of the body.
+    constants: those that the equations read.
     """
 
     results: dict[str, list[tuple[str, tuple[np.ndarray, ...]]]] = field(default_factory=dict)

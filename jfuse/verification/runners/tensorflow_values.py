@@ -25,12 +25,12 @@ _TURNS = 1000
 def tensorflow_values(source: Imported, key: str, inputs: Arrays, states: Arrays = MappingProxyType({})) -> Nodes:
     """The outputs of every node in one call of a signature, by the name that it has within its function.
 
-    states: what variables hold before the call, by the names of the states that they are; all hold again what they
+    states: values of variables before the call, by the names of the states; all are restored to what they
     held when it is over.
 
     TensorFlow inlines all calls for this, which prefixes names with those of the calls; names that are not unique
     without the prefix are left out, and nodes with outputs that are no arrays (lists, variables). Loops that work on
-    variables which the function writes are not looked into: their turns cannot be run again.
+    variables which the function writes are not entered: their turns cannot be repeated.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""A source that takes and returns its states by itself, called in a row: each call gets what the one before gave."""
+"""A source that takes and returns its states, called in a row: each call gets the states of the one before."""
 
 from __future__ import annotations
 

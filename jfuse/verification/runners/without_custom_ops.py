@@ -31,9 +31,9 @@ class AroundCustom:
         self._litert = LiteRt(to_bytes(replace(program, signatures=tuple(map(_cut, program.signatures)))))
 
     def run(self, key: str, inputs: Values, states: Values) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """One call: what LiteRT gives by name, and what XLA and TensorFlow give, for outputs and for operands.
+        """One call: LiteRT's results by name, and those of XLA and TensorFlow, for outputs and for operands.
 
-        states: what the program's states hold before the call, by name.
+        states: the program's states before the call, by name.
         """
         signature = next(s for s in self._program.signatures if s.key == key)
         values = _values(signature, inputs, states)
@@ -47,7 +47,7 @@ class AroundCustom:
 
 
 def has_custom(program: Program) -> bool:
-    """Whether the file has operators that LiteRT cannot run by itself."""
+    """Whether the file has operators that LiteRT alone cannot run."""
     return any(e.op.is_computed_here for graph in program.graphs() for e in all_eqns(graph))
 
 
@@ -63,7 +63,7 @@ def can_be_cut(program: Program) -> bool:
 
 
 def results_by_chance(graph: Graph) -> list[int]:
-    """The positions of the results that depend on what differs from call to call (random numbers)."""
+    """The positions of the results that depend on random numbers."""
     random = _depending(graph, draws)
     return [i for i, atom in enumerate(graph.outputs) if atom in random]
 
