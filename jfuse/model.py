@@ -1,4 +1,4 @@
-"""`Model`: what users hold. It prints, runs on XLA, and is saved as a .tflite file."""
+"""`Model`: the object that users work with. It prints, runs on XLA, and is saved as a .tflite file."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Model(NotebookView):
     """A program with named signatures. `print(model)` shows its text; calling it runs it on CPU or GPU through XLA.
 
     `imported` keeps the TensorFlow source, `functions` the jax functions, where there are any, so that results can be
-    compared with them. `limits` is what running it may take, where it was read from a file. `unquantized` is the float
-    model, of one that was quantized. `verification` is what `jfuse.convert` compared; None where it did not.
-    `statistics` is what calibration saw, where there was one: to be saved, merged, and given as `calibration=` again.
+    compared with them. `limits` are for running it, if it was read from a file. `unquantized` is the float
+    model, of one that was quantized. `verification` is the comparison of `jfuse.convert`; None without one.
+    `statistics` are those of the calibration, if any: to save, merge, and give as `calibration=` again.
     """
 
     verification: Verification | None = None
@@ -122,7 +122,7 @@ class Model(NotebookView):
         return one_or_all(self.run(self.bind(signature, args, named), signature))
 
     def stream(self, *, quick: bool = False) -> Stream:
-        """The model as an interpreter runs it: what it keeps between calls is kept in the returned object.
+        """The model as an interpreter runs it: the returned object keeps its states between calls.
 
         quick: compiled sooner and running slower, which pays for a few calls.
         """
@@ -162,7 +162,7 @@ class Model(NotebookView):
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """One call where the states are given by name: the results by output name, and the states after it.
 
-        quick: as `stream` has it. Raises JfuseError where LiteRT alone holds what is kept: `stream` runs such a model.
+        quick: as in `stream`. Raises JfuseError if only LiteRT holds the states: `stream` runs such a model.
         """
         if self._runs_whole:
             raise JfuseError("the states of this model are no values", found=WHY, remedy="model.stream()")
@@ -175,7 +175,7 @@ class Model(NotebookView):
         return outputs, {**states, **dict(zip(names, results[len(outputs) :], strict=True))}
 
     def runner(self, key: str | None = None, *, quick: bool = False) -> Runner:
-        """How one signature runs: `str` of it says whether as one program, and what LiteRT computes.
+        """How one signature runs: its `str` says whether as one program, and names the operators that LiteRT computes.
 
         quick: as `stream` has it.
         """
@@ -188,10 +188,10 @@ class Model(NotebookView):
         """One signature as a pure JAX function of arrays, to jit, vmap or differentiate.
 
         straight_through: a quantized signature as a function of real numbers: inputs, results and `weights` are those
-            that the integers stand for, rounded to their steps, and each rounding passes its gradient on. The results
+            of the quantized ones, rounded to their steps, and each rounding passes its gradient on. The results
             are those of the file up to a step or so.
 
-        What it keeps comes last: the states before the call as arguments, those after it as results; first those of
+        States come last: those before the call as arguments, those after it as results; first those of
         `initial_states(key)`. Raises JfuseError where jax cannot trace the graph (result sizes that depend on data,
         strings).
         """
@@ -211,7 +211,7 @@ class Model(NotebookView):
     def jaxpr(self, key: str | None = None, *, sizes: Mapping[str, int] | None = None) -> ClosedJaxpr:
         """One signature as jax's own ClosedJaxpr, which jax's tools read; `jfuse.load` takes it back.
 
-        It takes and gives what `jax(key)` does; the weights are its constants.
+        It has the arguments and results of `jax(key)`; the weights are its constants.
         sizes: for open sizes, by the names that `print(model)` shows; others stay open where jax can trace them.
         Raises JfuseError where jax cannot trace the graph.
         """
@@ -229,7 +229,7 @@ class Model(NotebookView):
         return cost_of(self.signature(key), sizes, self.to_bytes() if measure else None)
 
     def tensor_names(self, key: str | None = None) -> tuple[str, ...]:
-        """The names of what a signature takes, gives and computes on the way, for `jfuse.extract`."""
+        """The names of a signature's inputs, outputs and inner values, for `jfuse.extract`."""
         return tuple(tensors_of(self.signature(key)))
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
@@ -238,7 +238,7 @@ class Model(NotebookView):
 
     @only_jfuse_errors("loading")
     def keeping(self, states: str | Mapping[str, Sequence[Any]]) -> Model:
-        """The model whose signatures keep what they take and return as states, in place of these inputs and outputs.
+        """The model with pairs of inputs and outputs turned into states that it keeps.
 
         states: by name an input and an output of one type, and the value before the first call where it is not zero:
         {"h": ("h_in", "h_out")}. A signature may have one of the two alone. A mode of `lower` leaves the model as it
@@ -276,7 +276,7 @@ class Model(NotebookView):
         return self._parts
 
     def with_bytes(self, data: bytes, report: Report) -> Model:
-        """The model with another report, saved as these bytes, which say what its program says."""
+        """The model with another report, saved as these bytes, which hold the same program."""
         other = self._of(self.program, report)
         other._bytes = data
         return other
@@ -312,7 +312,7 @@ class Model(NotebookView):
 
     @only_jfuse_errors("writing metadata")
     def with_metadata(self, metadata: Metadata | Mapping[str, Any] | str | os.PathLike[str]) -> Model:
-        """The model with what its file says of itself: names, labels, vocabularies, normalization, associated files.
+        """The model with metadata for its file: names, labels, vocabularies, normalization, associated files.
 
         metadata: a `jfuse.Metadata`, a mapping of its fields, or the path of a .json file with them.
         Raises JfuseError for a tensor that no signature has, or a file that cannot be read.

@@ -1,4 +1,4 @@
-"""Times from a device: what LiteRT's benchmark_model prints, read again.
+"""Reads times from the output of LiteRT's benchmark_model.
 
     benchmark_model --graph=CANDIDATE.tflite --num_threads=1
 
@@ -22,7 +22,7 @@ _TIME = re.compile(r"Inference \(avg\): (?P<us>[0-9.]+(?:e[+-]?\d+)?)")
 def benchmark_times(logs: Sequence[str | Path]) -> dict[str, float]:
     """The microseconds of a call by the name of the file, without folder and suffix; of several runs the least.
 
-    Raises JfuseError where a text tells no times, OSError where it cannot be read.
+    Raises JfuseError if a text has no times, OSError if it cannot be read.
     """
     found: dict[str, float] = {}
     for log in logs:

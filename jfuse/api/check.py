@@ -1,4 +1,4 @@
-"""`jfuse.check`: what a target makes of a file."""
+"""`jfuse.check`: checks a file against a target."""
 
 from __future__ import annotations
 

@@ -91,19 +91,19 @@ def convert(
     metadata: Metadata | Mapping[str, Any] | str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
-    """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` tells what happened.
+    """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` describes it.
 
-    What was compared is `result.verification`. Where outputs differ, VerifyFailed has it, and the `report` so far.
+    `result.verification` has the comparison. If outputs differ, VerifyFailed has it, and the `report` so far.
 
     Arguments as for `load` and `lower`; `verify=False` skips the comparison with TensorFlow and LiteRT (fusions are
     still proven or tested).
     samples: inputs of your own to compare on instead of drawn ones, as `verify` takes `inputs`.
     tolerance, equations: as in `verify`.
-    quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
-        `report.noise` tells how far from it the quantized file is, in LiteRT on the calibration data (else on drawn
+    quantize, calibration: as in `lower`. The model before quantization is compared with TensorFlow;
+        `report.noise` has the SNR of the quantized file against it, in LiteRT on the calibration data (else on drawn
         inputs).
-    strict: as in `lower`; a recipe that makes nothing smaller is an error, too, else `report.warnings` tells it.
-    metadata: what the file says of itself, as `Model.with_metadata` takes it.
+    strict: as in `lower`; a recipe that makes nothing smaller is an error, too, else a warning in `report.warnings`.
+    metadata: of the file, as for `Model.with_metadata`.
     """
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
@@ -159,7 +159,7 @@ def convert(
 def _compare(
     lite: Model, source: Model, runtimes: Sequence[str], options: VerifyOptions, data: CalibrationData
 ) -> None:
-    """Give the model its verification, and its report what was found.   runtimes: further ones
+    """Add the verification to the model and to its report.   runtimes: further ones
 
     Of a quantized model the float one is compared, and the quantized one with that, on the data of its calibration.
     """

@@ -1,4 +1,4 @@
-"""`jfuse.diff`: in what two models differ, without running them."""
+"""`jfuse.diff`: finds the differences of two models without running them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _DIGEST = re.compile(r"const<(?P<dtype>\w+)\[(?P<shape>[\d,]*)\][^>\n]*? (?P<dig
 
 @only_jfuse_errors("comparing")
 def diff(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_LIMITS) -> ModelDiff:
-    """In what two models differ: signatures, operators, types, options, constants, quantization, metadata.
+    """Compare two models as programs: signatures, operators, types, options, constants, quantization, metadata.
 
     a, b: a Model or Program, the path of anything that `load` takes, of a text that `jfuse inspect` printed (`.txt`),
         or such a text itself. Nothing is run: two models that differ here may answer alike.
     unsafe, limits: as `load` has them.
     Takes time in proportion to the size of both. In texts long constants are known by their digest alone, so that how
-    far they are apart is not told.
+    distance is unknown.
     Raises ImportFailed, BadFlatbuffer, or JfuseError for a text that is none.
     """
     sides = [_side(x, unsafe, limits) for x in (a, b)]
@@ -51,7 +51,7 @@ def diff(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_LIMIT
 
 @dataclass(frozen=True)
 class _Side:
-    """One model.   digests: of constants whose arrays are not known, by the identity of what stands for the array"""
+    """One model.   digests: of constants without arrays, by the identity of the placeholder"""
 
     name: str
     program: Program
@@ -90,7 +90,7 @@ def _of_text(text: str, name: str) -> _Side:
 
 
 class _Placeholders:
-    """Arrays that stand for those which a text names by digest: they take no memory, and hold nothing."""
+    """Placeholders for arrays that a text names by digest: they take no memory and hold no data."""
 
     def __init__(self, text: str) -> None:
         self.arrays: dict[str, np.ndarray] = {}

@@ -79,7 +79,7 @@ def load(
     batch: the size of the first dimension of every input where it is open.
     custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
     unsafe: let a file run code of its own and work on other files of this machine (SECURITY.md); for authors you trust.
-    limits: what reading a file, and a call of it on XLA, in LiteRT and in TensorFlow, may take.
+    limits: for reading a file, and for a call of it on XLA, in LiteRT and in TensorFlow.
     Raises ImportFailed, BadFlatbuffer.
     """
     selection = Selection(

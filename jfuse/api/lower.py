@@ -83,11 +83,11 @@ def lower(
 ) -> Model:
     """The model in TFLite builtins: loops recognised, composites fused and proven or tested, states placed.
 
-    model: a Model, or what `load` takes.
+    model: a Model, or any source of `load`.
     rules: rules for this call, before the registered ones.
     passes: passes for this call, besides the registered ones: those of `rewrites`, or functions of graphs, which come
         after "simplify".
-    recover: look for recurrences that nobody annotated.
+    recover: look for recurrences without an annotation.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
         "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
         model that takes and returns its states by itself a mapping, {"h": ("h_in", "h_out")}, as for `Model.keeping`.
@@ -241,7 +241,7 @@ def _attempt(
 ) -> Attempt:
     """Run the last passes on a program, by a recipe.
 
-    data: to calibrate with; None for those of the options. seen: gets what these are found to be, first of all for the
+    data: to calibrate with; None for those of the options. seen: collects their statistics, first of all for the
     recipe that was asked for.
     """
     calibrated = (

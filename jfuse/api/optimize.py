@@ -40,7 +40,7 @@ from jfuse.verification.file_times import Timing, timed
 _FORMS: tuple[dict[str, Any], ...] = ({}, {"prefer": "speed"}, {"loop": "while"}, {"prefer": "speed", "loop": "while"})
 """Arguments of `lower`, tried in this order."""
 _HALVES = "float16"
-"""The recipe of a further form of files whose weights are halves: they stay what they are."""
+"""The recipe of a further form of files with f16 weights: they stay f16."""
 _INPUT, _AGAIN = "the file itself", "the file itself, once more"
 
 
@@ -55,7 +55,7 @@ def optimize(
     limits: Limits = DEFAULT_LIMITS,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
-    """The model of a .tflite file, whoever wrote it, in fewer operators: loops fused, steps that were unrolled joined.
+    """Optimize any .tflite file: fuse loops, join unrolled steps, use fewer operators.
 
     The result never has more operators or bytes than the file, and never takes more time, where that can be measured
     here: in LiteRT, for targets that run it. Where nothing better is found the file is kept byte by byte, and
@@ -109,7 +109,7 @@ class _Search:
         self.seconds = 0.0  # of measuring
 
     def best(self, on_stage: OnStage) -> tuple[Model | None, Timing | None]:
-        """The best of those that are no larger, and its time beside the file's; None for none."""
+        """The best form that is no larger, and its time relative to the file's; None if there is none."""
         found: dict[str, Model] = {}
         for lowered in self._lowered(on_stage):
             text = lowered.to_bytes()
@@ -201,7 +201,7 @@ def _kept(model: Model, path: Path, target: TargetName | Sequence[TargetName], r
 
 
 def _finished(found: Model, text: bytes, data: bytes, timing: Timing | None) -> Model:
-    """The model as `text`, with what the report says of it beside the file before, `data`."""
+    """The model as `text`, with a report that compares it with the original file, `data`."""
     report: Report = replace(found.report, size_bytes=len(text))
     before = f"{operators_in(data)} operators and {len(data):,} bytes"
     report.notes = [*report.notes, f"the file had {before}; now {operators_in(text)} and {len(text):,}"]

@@ -26,7 +26,7 @@ def extract(
 ) -> Model:
     """The part of one signature that computes `outputs` of `inputs`, as a model of its own.
 
-    source: a Model, or what `load` takes.
+    source: a Model, or any source of `load`.
     outputs, inputs: names of tensors: of what the signature takes and gives, or of inner values, as `tensor_names` of
         a Model lists them; by default those of the signature. An input that the outputs do not need stays one.
     Raises JfuseError for a name that there is not, and where the outputs need more than the inputs.
@@ -91,7 +91,7 @@ def _need_inputs(part: Graph, values: Mapping[str, Atom]) -> None:
 def merge(models: Mapping[str, Any]) -> Model:
     """Several models as one, with a signature for each, under its key; a file of it holds equal constants once.
 
-    models: Models, or what `load` takes, of one signature each. Raises JfuseError for others, and where two keep a
+    models: Models, or any source of `load`, of one signature each. Raises JfuseError for others, and where two keep a
         state of one name.
     """
     need_mapping("models=", models, '{"encode": a model, "decode": another one}')

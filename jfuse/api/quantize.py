@@ -1,4 +1,4 @@
-"""`quantize`: a model in fewer bits; `quantize_report`: where a quantized file loses precision, whoever wrote it."""
+"""`quantize`: a model in fewer bits; `quantize_report`: where a quantized file loses precision."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def quantize(
         it: the file is written for them.
     passes: as `lower` has them. loop, prefer: as there. By default the loops of a .tflite file stay in the form that
         they have.
-    strict: a recipe that makes nothing smaller is an error, beside what `lower` has; else `report.warnings` tells it.
+    strict: as in `lower`; a recipe that makes nothing smaller is an error, too, else a warning in `report.warnings`.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
     device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: the noise is
         measured there as well.
 
-    Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
+    Raises VerifyFailed if the file has lost the model's outputs, JfuseError if the target is not reached.
     """
     wanted = None if target is None or isinstance(target, Sequence) else Goal.of(target)
     there = None if device is None else Device(device)
@@ -143,11 +143,11 @@ def quantize_report(
 ) -> QuantizeReport:
     """Rank the equations of a quantized model by the noise that they add, with names and the noise of their values.
 
-    model: a Model that was quantized, or the path of a .tflite file, whoever wrote it: in int8, int16, with integer
+    model: a quantized Model, or the path of any .tflite file: in int8, int16, with integer
         weights beside floats, or in f16.
     against: the same in floats: a .tflite file, a Model, or anything that `jfuse.load` takes, which is lowered first.
-        By default `model.unquantized`. Values stand for each other by operands, names and places; `unmatched` of the
-        result says of what that is not known.
+        By default `model.unquantized`. Values are matched by operands, names and positions; `unmatched` of the
+        result lists the others.
     data: real inputs, as `calibration` of `jfuse.quantize`; by default drawn ones. unsafe: as `jfuse.load` has it.
 
     All is computed on XLA, both models and every equation by itself as one program over many samples; operators for

@@ -48,7 +48,7 @@ def kept_small(made: Model, options: LoweringOptions, again: Callable[[LoweringO
 
 
 def _smallest(made: Model, before: int, options: LoweringOptions, again: Callable[[LoweringOptions], Model]) -> Model:
-    """The first form that is no larger than the float file, else the smallest, with what it costs."""
+    """The first form that is no larger than the float file, else the smallest, with its cost."""
     best, in_floats = made, False
     for changed in _smaller_forms(made, options):
         other = again(changed)
@@ -70,7 +70,7 @@ def _smallest(made: Model, before: int, options: LoweringOptions, again: Callabl
 
 
 def _float_bytes(made: Model, options: LoweringOptions) -> int:
-    """The size in floats: of the source where it is a file; else of what was written without the recipe.
+    """The size in floats: of the source if it is a file, else of the result without the recipe.
 
     Where the constants alone are larger than the quantized file, theirs, so that large models are not written twice.
     """
@@ -91,7 +91,7 @@ def _eqns(program: Program) -> Iterator[Eqn]:
 
 
 def _ends(program: Program) -> list[DType]:
-    """The element types of what the signatures take and give."""
+    """The element types of the signatures' inputs and outputs."""
     return [atom.type.dtype for s in program.signatures for atom in (*s.graph.inputs, *s.graph.outputs)]
 
 

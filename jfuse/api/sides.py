@@ -47,8 +47,8 @@ from jfuse.verification.subject import Interface, Subject
 class Party:
     """One of the two that are compared.
 
-    runners: whoever computes it, the first of them named in messages. reference: the one of them, or its source, that
-    others are compared with. text: what it is called; path: whether that is a path.
+    runners: compute it; messages name the first. reference: the one of them, or its source, that
+    others are compared with. text: its name; path: whether that is a path.
     """
 
     runners: tuple[Subject, ...]
@@ -64,7 +64,7 @@ def sides_of(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_L
 
     unsafe, limits: as `jfuse.load` has them.
 
-    What XLA and LiteRT both run is compared in both, whichever side it is on; where that is so of both sides, the first
+    A model that XLA and LiteRT both run is compared in both, on either side; if both sides are such models, the first
     is compared with the second's reference. Raises JfuseError where there is nothing to compare with.
     """
     if b is None:
@@ -97,7 +97,7 @@ def sides_of(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_L
 
 
 def _as_other_takes(one: Party, other: Party) -> Party:
-    """The party, in real numbers where the other takes no integers that could stand for some."""
+    """The party, in real numbers if the other has no quantized inputs."""
     given = (t for i in other.runners[0].signatures.values() for t in i.inputs.values())
     return one if _takes_integers(given) else _in_real_numbers(one)
 
@@ -179,7 +179,7 @@ def _rounds_as(model: Model, rounding: Rounding) -> bool:
 
 
 def with_installed(sides: Sides, runtimes: Sequence[str]) -> tuple[Sides, list[str]]:
-    """`with_runtimes` of those that are installed, and what to tell of the others."""
+    """`with_runtimes` of those that are installed, and notes on the others."""
     if _MICRO not in runtimes or has_micro():
         return with_runtimes(sides, runtimes), []
     others = [name for name in runtimes if name != _MICRO]
@@ -223,7 +223,7 @@ def _alike(of: Interface) -> object:
 
 
 def _alone(a: Any, unsafe: bool, limits: Limits) -> Sides:
-    """A model beside its own source; without one its file in LiteRT beside its graph on XLA."""
+    """A model against its own source; without one its file in LiteRT against its graph on XLA."""
     if is_function(a):
         raise JfuseError("a function alone cannot be compared", remedy="jfuse.verify(function, with_what)")
     one = party(a, unsafe, limits)
@@ -240,7 +240,7 @@ def _alone(a: Any, unsafe: bool, limits: Limits) -> Sides:
 
 
 def party(source: Any, unsafe: bool = False, limits: Limits = DEFAULT_LIMITS) -> Party:
-    """A Model, a file (path or bytes), or what `jfuse.load` takes."""
+    """A Model, a file (path or bytes), or any source of `jfuse.load`."""
     if isinstance(source, Model):
         return _of_model(source)
     if isinstance(source, bytes | bytearray | memoryview):
@@ -297,7 +297,7 @@ def is_function(source: Any) -> bool:
 
 
 def _function(function: Callable[..., Any], other: Party | None) -> Party:
-    """A JAX function, which takes what it states in `input_signature`, else what the other side takes."""
+    """A JAX function, with the specs of its `input_signature`, else the inputs of the other side."""
     inputs: Mapping[str, TensorType] | None = stated_inputs(function)
     key = "serving_default"
     if other is not None:

@@ -66,11 +66,11 @@ def tune(
 
     source, shapes, batch, signatures, unsafe: as in `load`. state, padding, loop, target: as in `lower`.
     candidates: a folder; the files that are timed are written there, to be timed on a device.
-    timings: files with what LiteRT's benchmark_model printed on a device for these candidates, instead of timing here.
+    timings: files with output of LiteRT's benchmark_model on a device for these candidates, instead of timing here.
     device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed
         there, and the result is compared there, too.
     verify: compare the result with the source, as `convert` does. seconds: of calls for each file.
-    Raises JfuseError where timings tell nothing of this model's candidates.
+    Raises JfuseError if timings are not of this model's candidates.
     """
     real("seconds=", seconds, most=_LONGEST_S)
     logs = [path_of("timings=", log) for log in several("timings=", timings, "paths")]

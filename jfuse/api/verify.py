@@ -1,4 +1,4 @@
-"""`jfuse.verify`: two files, models, sources or functions beside each other."""
+"""`jfuse.verify`: compares two files, models, sources or functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jfuse.verification.options import EDGES, Edges, FindingOptions, SamplingOpt
 from jfuse.verification.verify import OnProgress, verify_sides
 
 _BACKENDS = ("cpu", "gpu", "tpu", "cuda", "rocm")
-"""Devices of XLA; what has another name is a command."""
+"""Devices of XLA; any other text is a command."""
 
 
 @only_jfuse_errors("verification")
@@ -52,8 +52,8 @@ def verify(
     a, b: a Model; the path or the bytes of a .tflite file; anything that `jfuse.load` takes (a SavedModel folder, a
         .keras file, a Keras model, a tf.function, concrete functions, a GraphDef), which TensorFlow runs; or a function
         of JAX arrays, with the types that its attribute `input_signature` states, else those of the other side.
-        A file and a lowered Model are run on XLA and in LiteRT. As `b` a file stands for what LiteRT says of it, a
-        Model for the TensorFlow source that it came from, else for its file.
+        A file and a lowered Model are run on XLA and in LiteRT. If `b` is a file, LiteRT's outputs are the reference;
+        if it is a Model, those of its TensorFlow source, else of its file.
         Without `b` a Model is compared with its own source; a file, and a Model without source, in LiteRT with XLA.
     reference: another name for `b`.
     samples: how many independent first calls to compare besides, in batches; where something is kept between calls, how
@@ -84,12 +84,12 @@ def verify(
     runtimes: further runtimes to run the file of `a` in: "compiled-model" (LiteRT's CompiledModel, on the CPU), and
         "tflite-micro", where it is installed (`jfuse[micro]`).
     unsafe: as `load` has it, for sources that are given as paths.
-    limits: what reading the files may take, and each call of them on XLA, in TensorFlow, and in LiteRT, which runs in
+    limits: for reading the files, and for each call of them on XLA, in TensorFlow, and in LiteRT, which runs in
         processes of its own. A call that reaches one, or takes such a process down, is an error that names the call
         and, where it is found, the operator; its inputs are kept. A `Model` has its own.
     on_progress: called with the number of calls compared, and about how many there will be (0: unknown).
 
-    Returns what was found; the report of a Model `a` gets it too. Raises VerifyFailed, with the same in its
+    Returns the result; the report of a Model `a` gets it too. Raises VerifyFailed, with the same in its
     `verification`, where outputs differ, naming the first equation that does; JfuseError where the sides do not take
     the same inputs, or the options do not fit them.
     """

@@ -40,8 +40,9 @@ def raised_in(file: str | None, error: Exception) -> str:
 class JfuseError(Exception):
     """Base of every error that jfuse raises on purpose.
 
-    `op` is what failed, `where` the place in the user's model, `expected`/`found` the disagreement, `remedy` the next
-    step, `context` the text of the equation. Every field is optional; the message prints those that are there.
+    `op` is the op or step that failed, `where` the position in the user's model, `expected`/`found` the disagreement,
+    `remedy` the next step, `context` the text of the equation. Every field is optional; the message prints those that
+    are there.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class JfuseError(Exception):
 
     @property
     def reason(self) -> str:
-        """The message, what was expected and what was found in one line; the remedy in a second one."""
+        """The message with the expected and found values in one line; the remedy in a second one."""
         rows = (("expected", self.expected), ("found", self.found))
         details = ", ".join(f"{label} {value}" for label, value in rows if value is not None)
         line = f"{self.message} ({details})" if details else self.message
@@ -90,7 +91,7 @@ class LowerError(JfuseError):
 
 
 class VerifyFailed(JfuseError):
-    """Two forms of the model answer differently. `verification` is what was found, where a whole model was compared.
+    """Two forms of the model answer differently. `verification` has the result, if a whole model was compared.
 
     report: of the conversion that ended by it; None where two models were compared.
     """
@@ -100,7 +101,7 @@ class VerifyFailed(JfuseError):
 
 
 class KernelFailed(VerifyFailed):
-    """A kernel of TensorFlow's failed, or gave what its own graph rules out: nothing can be said of the model."""
+    """A kernel of TensorFlow failed, or returned an impossible result: the model cannot be judged."""
 
 
 class NoEnd(VerifyFailed):
@@ -116,7 +117,7 @@ class RuleError(JfuseError):
 
 
 class InternalError(JfuseError):
-    """jfuse itself failed, in a way that nobody foresaw; the cause is `__cause__`."""
+    """jfuse itself failed unexpectedly; the cause is `__cause__`."""
 
 
 class NotFused(JfuseError):

@@ -20,7 +20,7 @@ _STALE_S = 24 * 3600  # of temporary files whose process cannot be asked for
 
 
 def writable_target(path: str | os.PathLike[str]) -> Path:
-    """The file that a path stands for, a link's target included; JfuseError where no file can be written there.
+    """The file behind a path, a link's target included; JfuseError if no file can be written there.
 
     Called before anything slow, so that a mistyped folder costs no time.
     """
@@ -60,7 +60,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | Iterable[Any]) -> N
     """Write a file under a temporary name beside it, then rename.   data: bytes, or buffers that follow each other
 
     The file keeps the mode that it had. When this returns, file and folder are on the disk; when it raises, the old
-    file is as it was. What a killed process left behind is removed by the next one that writes the same file.
+    file is as it was. The next process that writes the same file removes leftovers of a killed one.
     """
     target = writable_target(path)
     _remove_stale(target)

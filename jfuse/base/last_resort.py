@@ -1,4 +1,4 @@
-"""The last resort of the public functions: what nobody foresaw leaves them as a JfuseError that says where it happened.
+"""The last resort of the public functions: wraps unexpected exceptions in a JfuseError that names the step.
 
 The user's own exceptions (of rules, passes and callbacks, of iterators over inputs, of functions under comparison) pass
 as they are, and so do interrupts: where `users_code` has marked them, or their frames are neither jfuse's nor a
@@ -41,8 +41,8 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
     """Let nothing but JfuseErrors and the user's own exceptions leave the decorated public function.
 
     Its options that are truth values or functions are refused where they are given as anything else.
-    stage: what the function does, as the message says it.
-    on_values: it computes with the user's arrays, whose values (a shape, an index) may be what does not fit.
+    stage: the function's task, for the message.
+    on_values: it computes with the user's arrays, whose values (a shape, an index) may be invalid.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -74,7 +74,7 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
 
 
 def _described(error: Exception, stage: str) -> JfuseError:
-    """The error that stands for one that nobody foresaw."""
+    """The JfuseError for an unexpected exception."""
     where = getattr(error, "jfuse_where", None)
     stage = f"{stage} ({step})" if (step := getattr(error, "jfuse_step", None)) else stage
     if isinstance(error, OSError):
@@ -104,7 +104,7 @@ def _described(error: Exception, stage: str) -> JfuseError:
 
 
 def _untested() -> dict[str, str]:
-    """The versions of loaded libraries that are newer than what jfuse was run with."""
+    """The versions of loaded libraries that are newer than the tested ones."""
     loaded = {name: sys.modules.get(name.replace("-", "_")) for name in NEXT}
     versions = {name: str(getattr(module, "__version__", "0")) for name, module in loaded.items()}
     return {name: version for name, version in versions.items() if _numbers(version) >= _numbers(NEXT[name])}

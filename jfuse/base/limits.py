@@ -24,7 +24,7 @@ class Limits:
     seconds: for one call of a file, on XLA, in LiteRT or in TensorFlow. None: ten minutes for a first call, then a
         hundred times as long as the calls before took on average, and at least a minute; on XLA and in TensorFlow,
         where only loops are timed, ten minutes for each call, and an hour for many samples in one call.
-    memory_bytes: what one process of LiteRT may take, besides its own code (on Linux).
+    memory_bytes: of one process of LiteRT, besides its own code (on Linux).
     archive_bytes: of all members of a `.keras` archive, unpacked; archive_ratio: how many times its compressed size a
         member above 64 MiB may take (zlib reaches 1,032; weights of zeros are the only honest members near it).
     Raises JfuseError for a field that is no whole number from 0 on; of `seconds` for one that is no number above 0.

@@ -69,7 +69,7 @@ _APART = Measure(math.inf, math.inf, math.inf, 0.0, -math.inf)
 def relative_error(found: np.ndarray, wanted: np.ndarray, scale: np.ndarray | None = None) -> float:
     """max|a - b| / max|b|; equal NaNs and infinities differ by 0, anything but floats by 0 or infinity.
 
-    scale: what each element is measured against instead, broadcast against `wanted`.
+    scale: divisor of each element's error instead, broadcast against `wanted`.
     """
     if found.shape != wanted.shape:
         return float("inf")

@@ -11,7 +11,7 @@ from functools import singledispatch
 
 @singledispatch
 def as_html(shown: object) -> str | None:
-    """The HTML of a result; None for what has no other form than its text."""
+    """The HTML of a result; None if it only has a text form."""
     return None
 
 

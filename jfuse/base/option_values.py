@@ -13,7 +13,7 @@ from typing import Any
 from jfuse.base.errors import JfuseError, shown
 
 LARGEST = 2**63 - 1
-"""Of all counts and sizes: what a system's calls take."""
+"""The largest count or size that system calls take."""
 LARGEST_SIZE = 2**31 - 1
 """Of a dimension, and of anything else that a file states in 32 bits."""
 
@@ -63,7 +63,7 @@ def need_truth(option: str, value: object) -> None:
 
 
 def need_function(option: str, value: object) -> None:
-    """Raise JfuseError for what cannot be called."""
+    """Raise JfuseError unless the value can be called."""
     if not callable(value):
         raise JfuseError(f"{option} takes a function", found=shown(value))
 
@@ -82,7 +82,7 @@ def several(option: str, value: object, of: str) -> tuple[Any, ...]:
 
 
 def path_of(option: str, value: object) -> Path:
-    """The path in an option; raises JfuseError for what is none.   option: what it is of, for the message"""
+    """The path in an option; raises JfuseError for other types.   option: its name in the message"""
     if isinstance(value, str | os.PathLike):
         return Path(value)
     raise JfuseError(f"{option} is no path", found=shown(value))

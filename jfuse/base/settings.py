@@ -74,7 +74,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def need_threads_of_jax() -> None:
-    """Raise JfuseError in a process that was forked after jax has run: what it computes would never end."""
+    """Raise JfuseError in a process that was forked after jax has run: its computations would never end."""
     if _FORKED:
         raise JfuseError(
             "jax has run in the process from which this one was forked",
@@ -113,7 +113,7 @@ def large_programs() -> Iterator[None]:
 
 
 class _Limits:
-    """Python's own limits, and those before the first block; what somebody else changed meanwhile stays as it is.
+    """Python's own limits, and those before the first block; changes by others meanwhile stay.
 
     blocks: how many are entered, in all threads.
     """

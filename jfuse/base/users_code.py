@@ -14,9 +14,9 @@ _MARK = "jfuse_given"
 
 @contextmanager
 def users_code() -> Iterator[None]:
-    """Within the `with` the user's code runs: what it raises leaves jfuse's functions as it is.
+    """Inside the `with` the user's code runs: its exceptions pass through jfuse's functions unchanged.
 
-    The frames alone do not tell: the code may stand in a library, be written in C, or not take its arguments.
+    The frames alone do not show this: the code may be in a library, written in C, or refuse its arguments.
     """
     try:
         yield

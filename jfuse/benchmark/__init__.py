@@ -1,1 +1,1 @@
-"""`jfuse bench`: jfuse's files, the official converter's and XLA beside one another, on the user's own model."""
+"""`jfuse bench`: compares jfuse's files, the official converter's and XLA on the user's own model."""

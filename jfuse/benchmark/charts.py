@@ -10,7 +10,7 @@ from jfuse.reports.bars import Bar, BarChart, BarGroup
 
 
 def charts(result: Benchmark) -> Iterator[BarChart]:
-    """The plots of a model, of what was measured: latency, error, conversion time and memory, size."""
+    """The plots of a model: latency, error, conversion time and memory, size."""
     rows = [row for row in result.rows if not row.error]
     latency = [
         BarGroup(

@@ -1,4 +1,4 @@
-"""`jfuse.bench`: what a model becomes by jfuse and by the official converter, measured side by side."""
+"""`jfuse.bench`: measures a model's files by jfuse and by the official converter side by side."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def bench(
     """jfuse's file in each form of its recurrences, the official converter's, and the source on XLA, measured.
 
     Each conversion is a process of its own that starts from the file: its time, and the most memory held. Latencies of
-    random inputs are taken in turns. What fails is a row with the reason.
+    random inputs are taken in turns. A failure is a row with the reason.
 
     source: the path of a model, or of a .tflite file, which then stands in the place of the official converter's.
     signatures, shapes, batch, unsafe: as `load` has them; sizes that stay open are the smallest that are tried.
@@ -76,7 +76,7 @@ def bench(
     quantize: a recipe by name, or a .json file: one more row, of jfuse's file by it. calibration: the path of its data,
         as `lower` has it; by default drawn ones.
     threads: of LiteRT. XLA takes as many as it likes. profile: also time each operator alone, with one thread.
-    seconds: of calls for each file and number of threads. limit_s: what one conversion may take.
+    seconds: of calls for each file and number of threads. limit_s: for one conversion.
     modules: names of Python modules to import before, as for layers of your own.
     device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed and
         compared there. Conversions and XLA run here.
@@ -109,7 +109,7 @@ def bench(
 
 
 def _data(calibration: str | Path | None) -> str:
-    """Calibration data as the process of a conversion is told them."""
+    """Calibration data in the form that the process of a conversion reads."""
     return RANDOM if calibration in (None, RANDOM) else str(Path(str(calibration)).resolve())
 
 
@@ -126,7 +126,7 @@ class _Bench:
     def files(
         self, against: Path | None, limit_s: float, recipe: tuple[str, str] | None
     ) -> Iterator[tuple[str, ConversionRun]]:
-        """Every file by name, with what making it took; XLA has none.   recipe: with its data, of one more"""
+        """Every file by name, with the cost of its conversion; XLA has none.   recipe: with its data, of one more"""
         is_file = self.source.path.suffix == ".tflite"
         if is_file:
             yield SOURCE_FILE, ConversionRun(bytes(read_file(self.source.path)[0]))

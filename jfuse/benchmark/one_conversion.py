@@ -2,7 +2,7 @@
 
     python -m jfuse.benchmark.one_conversion FOLDER
 
-FOLDER/request.json says what to convert and by whom; model.tflite and figures.json are left there.
+FOLDER/request.json names the source and the converter; model.tflite and figures.json are written there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ERROR = re.compile(r"[\w.]+(Error|Exception|Failed)\b|error:")
 
 
 def main(folder: Path) -> None:
-    """Convert, and write the file and what it took."""
+    """Convert, and write the file with time and memory."""
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     for module in request["modules"]:
         importlib.import_module(module)

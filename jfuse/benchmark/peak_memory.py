@@ -1,4 +1,4 @@
-"""The most memory that this process has held, where the system tells: on Linux."""
+"""The peak memory of this process, on Linux."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _RESET = "5"  # proc(5): the peak begins anew with what is held now
 
 
 def begin_peak() -> None:
-    """Forget what was held before, where the system lets a process do that."""
+    """Reset the peak, if the system supports that."""
     with suppress(OSError):
         _CLEAR.write_text(_RESET)
 
 
 def peak_mib() -> float | None:
-    """The most memory held since `begin_peak`, libraries included, in MiB; None where the system does not tell.
+    """The peak memory since `begin_peak`, libraries included, in MiB; None if the system does not report it.
 
     The line VmHWM, unlike `getrusage`, does not count what the parent process held.
     """

@@ -16,30 +16,30 @@ from jfuse.reports.as_json import write_data
 
 FORMAT, VERSION = "jfuse.benchmark", 1
 ALL_THREADS = 0
-"""The number of threads of what decides by itself how many it takes."""
+"""The number of threads of a runner that chooses it itself."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """The time of one call in microseconds: the median, and what nine of ten calls do not exceed."""
+    """The time of one call in microseconds: the median and the 90th percentile."""
 
     median_us: float
     p90_us: float
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Latency:
-        """The latency of so many calls."""
+        """The latency of these calls."""
         ranked = sorted(seconds)
         return cls(1e6 * median(ranked), 1e6 * ranked[(9 * (len(ranked) - 1) + 9) // 10])
 
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One file, or XLA. What could not be measured is None; `error` says why there is no file at all.
+    """One file, or XLA. Missing measurements are None; `error` says why there is no file.
 
     seconds, peak_mib: of the conversion in a process of its own, and the most memory that this held meanwhile, the
     libraries included. latency: by the number of threads. difference: the largest max|a - b| / max|b| of an output from
-    the source's, over several calls in a row. notes: what is worth a line.
+    the source's, over several calls in a row.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
-What a command needs is imported when it runs: help, the version and wrong options are answered without jax.
+A command imports its modules when it runs: help, the version and wrong options need no jax.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def quantize(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
+    """Quantize SOURCE, a float .tflite file or any source of `convert`, by a recipe."""
     need_target(target)
     one_of("loop", loop, LOOPS)
     one_of("prefer", prefer, PREFERENCES)
@@ -239,7 +239,7 @@ def verify(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
+    """Compare MODEL with its reference: exit code 0 if they agree, 1 if they differ."""
     one_of("edges", edges, EDGES)
     for name in runtime or ():
         one_of("runtime", name, RUNTIMES)
@@ -280,7 +280,7 @@ def check(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Say what a target makes of FILE: operators, versions, types, what falls to the CPU, what is lost, its memory.
+    """Check FILE against a target: operators, versions, types, CPU fallbacks, losses, memory.
 
     Without --target: which targets take it. Exit code 1 where a target that is named, or every one, or the device does
     not.
@@ -315,7 +315,7 @@ def inspect(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print the text form of SOURCE, as it was imported, or after a pass; or tables of what its operators cost."""
+    """Print the text form of SOURCE, as imported or after a pass; or tables of the cost of its operators."""
     one_of("by", by, ("operator", "type", "layer"))
     one_of("sort", sort, COST_ORDERS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
@@ -345,7 +345,7 @@ def explain(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Say of each recurrence in SOURCE what it is, how it was tested and what it becomes, or why it does not fuse."""
+    """Explain each recurrence in SOURCE: its kind, test and result, or why it does not fuse."""
     one_of("padding", padding, PADDINGS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
@@ -363,7 +363,7 @@ def ops(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Say what jfuse knows of an op: its rule, its builtins and types, or what can be done without a rule."""
+    """Describe an op: its rule, its builtins and types, or the remedies if it has no rule."""
     with work(verbose, quiet):
         from jfuse.cli import coverage
 

@@ -22,7 +22,7 @@ def show(text: str, *, to: Console = console) -> None:
 
 
 def show_rows(rows: Sequence[tuple[str, str]]) -> None:
-    """Print labels and what belongs to each; the lines of a text stand under each other."""
+    """Print labels with their texts; the lines of a text stand under each other."""
     width = max((len(label) for label, _ in rows), default=0) + 2
     for label, text in rows:
         first, *more = printable(text).split("\n")

@@ -65,7 +65,7 @@ class About:
         return cls(None if metadata is None else metadata_of(metadata), labels)
 
     def given_to(self, result: Model) -> Model:
-        """The model with what is asked for."""
+        """The model with this metadata."""
         if self.metadata is None and not self.labels:
             return result
         known = self.metadata or Metadata()
@@ -84,7 +84,7 @@ def _only_output(result: Model) -> str:
 
 
 def convert(source: Path, output: Path, reports: Reports, compared: Compared, about: About, **arguments: Any) -> None:
-    """Write the file and the reports, and print what was done."""
+    """Write the file and the reports, and print a summary."""
     with progress() as on_stage:
         try:
             result = jfuse.convert(
@@ -125,7 +125,7 @@ def without_labels(calibration: str | None, key: str | None) -> CalibrationData:
 def quantize(
     source: Path, output: Path, json: Path | None, recipe: Any, calibration: CalibrationData, **arguments: Any
 ) -> None:
-    """Write the quantized file, and print what was done."""
+    """Write the quantized file, and print a summary."""
     with progress() as on_stage:
         result = api_quantize.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
         interrupts.need_none()
@@ -182,7 +182,7 @@ def inspect(source: Path, stage: str | None, table: CostTable | None, html: Path
 
 
 def explain(source: Path, json: Path | None, **arguments: Any) -> None:
-    """Print what became of each recurrence, and why."""
+    """Print the result for each recurrence, and the reason."""
     with progress() as on_stage:
         result = jfuse.convert(source, verify=False, on_stage=on_stage, **arguments)
     write_report(result.report, json, source.name, source)
@@ -199,9 +199,9 @@ def _write_reports(
     result: Model | None = None,
     data: CalibrationData = None,
 ) -> None:
-    """Write what was asked for.   result: None where outputs differ, whose graphs the verification has
+    """Write the requested reports.   result: None if outputs differ; the verification then has the graphs
 
-    data: what a quantized result was calibrated with, on which its page is measured.
+    data: calibration data of a quantized result; its page is measured on them.
     """
     found = replace(found or Verification("", ""), subject=output.name, reference=str(source))
     if reports.json is not None:

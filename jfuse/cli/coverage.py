@@ -1,4 +1,4 @@
-"""`jfuse ops`: what jfuse knows of ops."""
+"""`jfuse ops`: describes ops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def markdown() -> bool:
 
 
 def tell(name: str | None, json: Path | None) -> bool:
-    """Print what there is to say of one op, or of all without a name; False where nobody knows the name."""
+    """Describe one op, or list all without a name; False for an unknown name."""
     if json is not None:
         ops = [asdict(op) for op in coverage.tensorflow_ops() if name in (None, op.name)]
         builtins = [asdict(b) for b in coverage.builtins() if name is None or name.upper() == b.name]

@@ -93,7 +93,7 @@ app = _Application(
 
 @contextmanager
 def work(verbose: bool = False, silent: bool = False, refused: int = 1) -> Iterator[None]:
-    """Without what libraries print; an error of jfuse's becomes its message and the exit code `refused`.
+    """Suppress output of libraries; an error of jfuse's becomes its message and the exit code `refused`.
 
     silent: nothing is printed but errors.
     """

@@ -15,7 +15,7 @@ from jfuse.reports.as_json import write_report
 
 
 def optimize(model: Path, output: Path, json: Path | None, **arguments: Any) -> None:
-    """Write the better file, and print what was done."""
+    """Write the better file, and print a summary."""
     with progress() as on_stage:
         result = optimized(model, on_stage=on_stage, **arguments)
         interrupts.need_none()
@@ -25,7 +25,7 @@ def optimize(model: Path, output: Path, json: Path | None, **arguments: Any) -> 
 
 
 def tune(source: Path, output: Path, json: Path | None, **arguments: Any) -> None:
-    """Write the file with the fastest forms, and print what each took."""
+    """Write the file with the fastest forms, and print their times."""
     with progress() as on_stage:
         result = tuned(source, on_stage=on_stage, **arguments)
         interrupts.need_none()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command without a traceback, wherever they meet it; its exit code tells which it was.
+"""Ctrl-C and SIGTERM end a command without a traceback, at any point; the exit code distinguishes them.
 
 Python raises what a handler raises wherever the program is. In a callback of the garbage collector (jax has one) or in
 a finalizer it would be printed and forgotten, and the command would go on: such an interrupt is raised again.

@@ -28,7 +28,7 @@ def quantize_report(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Measure each operator of FILE, a quantized .tflite file, beside the same model in floats, worst first."""
+    """Measure the noise of each operator of FILE, a quantized .tflite file, against the float model, worst first."""
     one_of("by", by, ("own", "propagated", "graph"))
     options.need_file(model)
     options.need_data("data", data)
@@ -143,7 +143,7 @@ def bench(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Convert MODEL in each form of its recurrences and officially, and measure the files beside XLA.
+    """Convert MODEL in each form of its recurrences and by the official converter; measure the files and XLA.
 
     A row for each: seconds and peak memory of the conversion, bytes, operators, latency, error against the source.
 
@@ -208,7 +208,7 @@ def passes(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """List the passes in their order: on what each works, what it promises, why it stands there, and its origin."""
+    """List the passes in their order: input, promise, reason of the position, and origin."""
     options.check_modules(import_)
     with work(verbose, quiet):
         from jfuse.cli import rules as listing

@@ -44,7 +44,7 @@ def _print(result: Benchmark) -> None:
 
 
 def diff(a: Path, b: Path, json: Path | None, **arguments: Any) -> bool:
-    """Print in what two models differ, and say whether they are equal."""
+    """Print the differences of two models; return whether they are equal."""
     with progress() as on_stage:
         on_stage("import")
         found = compared(a, b, **arguments)

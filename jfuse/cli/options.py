@@ -259,7 +259,7 @@ SaveFailing = Annotated[Path, typer.Option(help="A folder for the inputs that sh
 
 
 def one_of(name: str, value: object, choices: Sequence[object]) -> None:
-    """Raise typer.BadParameter for a value that an option does not take: wrong use, told before anything slow."""
+    """Raise typer.BadParameter for a value that an option does not take, before anything slow."""
     if value not in choices:
         known = ", ".join(str(c) for c in choices if c is not None)
         raise typer.BadParameter(f"{value!r} is none of {known}", param_hint=f"--{name}")
@@ -350,7 +350,7 @@ def selected(
     inputs: Sequence[str] | None,
     outputs: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """The arguments of `jfuse.load` that say what of a source is meant."""
+    """The arguments of `jfuse.load` that select parts of a source."""
     return {
         "signatures": signatures,
         "shapes": shapes_of(shapes),

@@ -66,7 +66,7 @@ def _numbers(row: OperatorCost, measured: bool) -> tuple[str, ...]:
 
 
 def _times(seconds: Mapping[str, float], elapsed_s: float) -> str:
-    """The time that has passed, and the steps that took most of it; what no step counts is the start of Python."""
+    """The elapsed time, and the longest steps; the rest is the start of Python."""
     steps = {**seconds, "start-up": max(0.0, elapsed_s - sum(seconds.values()))}
     ranked = sorted(steps.items(), key=lambda item: -item[1])[:4]
     return f"{elapsed_s:.1f} s ({', '.join(f'{name} {s:.1f}' for name, s in ranked)})"

@@ -1,4 +1,4 @@
-"""`jfuse verify`: a model beside what it should answer like."""
+"""`jfuse verify`: compares a model with a reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADER = ("output", "compared", "error", "at most", "max|a-b|", "ulp", "cosine"
 
 
 def verify(model: str, against: str | None, json: Path | None, html: Path | None, **arguments: Any) -> None:
-    """Compare, print and write what was found; raises VerifyFailed afterwards where outputs differ."""
+    """Compare, print and write the result; raises VerifyFailed afterwards if outputs differ."""
     found, failed = _verified(model, against, equations=html is not None, **arguments)
     print_verification(found)
     _write_reports(found, json, html)
@@ -32,7 +32,7 @@ def verify(model: str, against: str | None, json: Path | None, html: Path | None
 
 
 def print_verification(found: Verification) -> None:
-    """A row for each output of each pair, and what else is worth a line."""
+    """Print a row for each output of each pair, then notes."""
     several = len({d.signature for d in found.differences}) > 1
     show(f"{found.subject} beside {found.reference or 'itself'}")
     show_columns(_HEADER, [_row(d, several) for d in found.differences])
@@ -73,7 +73,7 @@ def _progress() -> Iterator[OnProgress]:
 
 
 def _write_reports(found: Verification, json: Path | None, html: Path | None) -> None:
-    """Write what was asked for; a page needs a graph."""
+    """Write the requested reports; a page needs a graph."""
     if json is not None:
         write_json(found, json)
     if html is not None:

@@ -1,4 +1,4 @@
-"""Refuses files that a command would write over what it reads, or over each other: one check for all commands."""
+"""Refuses output files that are inputs of the command, or other outputs: one check for all commands."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _target(path: Path) -> Path:
 
 
 def _read(name: str, value: Any) -> Iterator[Path]:
-    """The files and folders that a parameter names: by itself, as OUTPUT=FILE, as a module, in a file of metadata."""
+    """The files and folders that a parameter names: directly, as OUTPUT=FILE, as a module, in a file of metadata."""
     for each in value if isinstance(value, list | tuple) else (value,):
         if not isinstance(each, str | Path):
             continue

@@ -1,1 +1,1 @@
-"""`jfuse diff`: in what two models differ, without running them."""
+"""`jfuse diff`: finds the differences of two models without running them."""

@@ -11,7 +11,7 @@ Pairs = list[tuple[Eqn, Eqn]]
 
 
 def matched(a: Sequence[Eqn], b: Sequence[Eqn]) -> tuple[Pairs, list[Eqn], list[Eqn]]:
-    """The pairs in the order of A, then what is left of each.
+    """The pairs in the order of A, then the unmatched equations of each.
 
     Two equations of one op are counterparts where they have the same source and name; of those that are left, where
     types and options are the same; of those again, in their order. With several of one kind the first goes with the

@@ -1,4 +1,4 @@
-"""In what two programs differ: signatures, equations and their options, types, constants, what else files say."""
+"""Differences of two programs: signatures, equations and their options, types, constants, metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Digest = Callable[[Const], str]
 
 @dataclass
 class ProgramDiff:
-    """Collects the differences of two programs.   digest: what tells constants apart
+    """Collects the differences of two programs.   digest: identifies constants
 
     with_values: whether the arrays of constants are there, to say how far apart they are.
     """
@@ -194,7 +194,7 @@ def _numbers(quantization: Quantization | None) -> str:
 
 
 def _largest(a: np.ndarray, b: np.ndarray) -> float | None:
-    """max|a - b|, where that can be told; some numbers at a time, as both may be as large as memory."""
+    """max|a - b|, None if undefined; in chunks, as both may be as large as memory."""
     if a.shape != b.shape or not a.size or a.dtype.kind not in "fiub" or b.dtype.kind not in "fiub":
         return None
     one, other = a.reshape(-1), b.reshape(-1)

@@ -68,7 +68,7 @@ class ModelDiff:
         return not self.findings
 
     def lines(self) -> list[str]:
-        """The differences by kind, of which many are cut."""
+        """The differences by kind; long lists are cut."""
         if self.equal:
             return [f"{self.a} and {self.b} are equal: {self.matched} operators"]
         found = [f"A: {self.a}", f"B: {self.b}", f"{self.matched} operators have a counterpart"]

@@ -1,4 +1,4 @@
-"""Names for what functions take and give, from the paths to the leaves of nested values."""
+"""Names for arguments and results of functions, from the paths to the leaves of nested values."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _unused_names(count: int, taken: frozenset[str]) -> list[str]:
 class _Part:
     """The nodes that some tensors of a graph need.
 
-    names: of the nodes. fed: what they read of the tensors that are given, `name:0`, or `^name` of a node before them.
+    names: of the nodes. fed: the fed tensors that they read, `name:0`, or `^name` of a node before them.
     unfed: placeholders among the nodes.
     """
 

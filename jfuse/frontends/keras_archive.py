@@ -82,7 +82,7 @@ def check_archive(path: Path, config: Any, is_registered: IsRegistered, limits: 
 
 
 def check_config(path: Path, config: Any, is_registered: IsRegistered, limits: Limits) -> None:
-    """Raise ImportFailed where what a configuration names does more than Keras's own layers do."""
+    """Raise ImportFailed if a configuration names code that is not Keras's own or registered."""
     for place, entry in _entries(config, "config", limits.nesting):
         reason = _why_not(entry, is_registered)
         if reason:

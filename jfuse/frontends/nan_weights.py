@@ -1,4 +1,4 @@
-"""Notes on weights that hold NaNs: NaN agrees with NaN, so that no comparison of outputs tells."""
+"""Notes on weights that hold NaNs: NaN agrees with NaN, so no comparison of outputs finds them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LOGGER = logging.getLogger("jfuse")
 class NanWeights:
     """The arrays of a source that hold NaNs, as its reader comes by them.
 
-    names: what arrays are called, by where they begin in memory.
+    names: of arrays, by their address in memory.
     """
 
     names: Mapping[int, str] = field(default_factory=dict)
     _found: dict[str, None] = field(default_factory=dict)
 
     def look_at(self, what: str, value: Any) -> None:
-        """Look at one more array.   what: it is, where no name of it is known"""
+        """Check one more array for NaNs.   what: its description, if no name is known"""
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
         if array.dtype.kind in "fcV" and (count := count_nans(array)):
             what = self.names.get(address(array), what)

@@ -1,4 +1,4 @@
-"""TensorFlow's own converter, as what jfuse's files are measured against. Conversion itself never calls it."""
+"""TensorFlow's own converter, as a reference for measurements. Conversion itself never calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that read or write outside of the graph: files, sockets, Python code. What a source may run is checked here.
+"""Nodes that read or write outside of the graph: files, sockets, Python code. Checks sources for them.
 
 A SavedModel or GraphDef is a program. TensorFlow runs parts of it while it loads it (initializers of tables and
 variables), and jfuse runs its functions to compare answers. Nothing in a file that was read may then reach a file of
@@ -35,7 +35,7 @@ _REMEDY = "unsafe=True for a source whose author you trust"
 def check_effects(nodes: Iterable[Any], functions: Mapping[str, Any], source: str, assets: Sequence[str] = ()) -> None:
     """Raise ImportFailed where nodes, or the functions that they call, work outside of the graph, or fill the memory.
 
-    functions: the library, FunctionDefs by name. assets: names of constants that stand for files of the source itself.
+    functions: the library, FunctionDefs by name. assets: names of constants that are files of the source itself.
     """
     reached = list(_reached(nodes, functions))
     size = sum(stated_bytes(node.attr["value"].tensor) for node, _, _ in reached if node.op == "Const")
@@ -55,8 +55,8 @@ def check_effects(nodes: Iterable[Any], functions: Mapping[str, Any], source: st
 def check_saved_model(path: Path, message: Any) -> None:
     """Raise ImportFailed where loading a SavedModel, or running its signatures, would work outside of its folder.
 
-    message: what its file says.
-    What only saves checkpoints is left out: nothing calls it.
+    message: of its file.
+    Functions that only save checkpoints are left out: nothing calls them.
     """
     for graph in message.meta_graphs:
         _check_assets(path, graph.asset_file_def)

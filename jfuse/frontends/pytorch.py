@@ -28,5 +28,5 @@ def is_torch_module(source: Any) -> bool:
 
 
 def is_exported_program(source: Any) -> bool:
-    """Whether this is what torch.export.export returns."""
+    """Whether this is a result of torch.export.export."""
     return type(source).__name__ == "ExportedProgram" and type(source).__module__.startswith("torch.")

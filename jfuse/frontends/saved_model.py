@@ -1,4 +1,4 @@
-"""SavedModel directories: read from their files, or by TensorFlow's loader where these hold what jfuse cannot read."""
+"""SavedModel directories: read from their files, or by TensorFlow's loader if jfuse cannot read them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jfuse.tf_nodes.presence import need_tensorflow
 def saved_model_signatures(
     path: Path, keys: Sequence[str] | None, *, unsafe: bool = False
 ) -> tuple[list[TfSignature], Any, tuple[str, ...]]:
-    """The signatures of a SavedModel, what must be kept for as long as they are used, and notes for the report.
+    """The signatures of a SavedModel, the object that must stay alive with them, and notes for the report.
 
     keys: the wanted signatures; None for all. unsafe: let it read and write files and run Python code.
     Raises ImportFailed where the folder cannot be read or a key is missing.

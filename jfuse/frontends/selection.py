@@ -15,7 +15,7 @@ from jfuse.frontends.tensorflow.input_shapes import InputShapes, Sizes
 class Selection:
     """The functions to read, the types of their inputs, and the tensors of a GraphDef between which they stand.
 
-    specs, params, mutable: what a jax function takes. specs, dynamic_shapes: what a module of PyTorch takes.
+    specs, params, mutable: arguments of a jax function. specs, dynamic_shapes: of a module of PyTorch.
 
     Raises ImportFailed where one name is given instead of a sequence of names.
     """

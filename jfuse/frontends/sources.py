@@ -39,7 +39,7 @@ from jfuse.tf_nodes.presence import need_tensorflow
 class Imported:
     """A program with where it came from: the TensorFlow functions behind its signatures, and notes for the report.
 
-    states: what the source has behind each state of the program, by the state's name.
+    states: the source's object for each state of the program, by the state's name.
     variable_names: of all variables that the functions use.
     limits: of each call of the functions.
     explicit_states: inputs and outputs of the functions that a model of theirs has as states.
@@ -61,7 +61,7 @@ class Imported:
 
 
 _SourceParts = tuple[list[TfSignature], Any, tuple[str, ...]]
-"""The wanted signatures, what must be kept alive with them, and notes for the report."""
+"""The selected signatures, the object that must stay alive with them, and notes for the report."""
 
 
 def import_tensorflow(
@@ -78,7 +78,7 @@ def import_tensorflow(
     selection: the part of the source to import.
     custom_ops: TensorFlow ops that are to stay opaque.
     unsafe: let files that are read run code, and work on other files.
-    limits: what a `.keras` file may take, and each call of the source.
+    limits: for a `.keras` file, and for each call of the source.
     """
     names_tensors = selection.input_tensors is not None or selection.output_tensors is not None
     if names_tensors and isinstance(source, str | Path) and Path(source).suffix != SUFFIX:

@@ -47,7 +47,7 @@ class StoredModel:
         self._check_references()
 
     def signatures(self) -> dict[str, TfSignature]:
-        """The signatures by key.   Raises NotUnderstood where one takes or gives what is no plain tensor."""
+        """The signatures by key.   Raises NotUnderstood if an argument or result is no plain tensor."""
         root = self._children(0)
         functions = self._children(root["signatures"]) if "signatures" in root else {}
         return {key: self._signature(key, number) for key, number in functions.items()}

@@ -33,7 +33,7 @@ class TFLiteConverter(Settings):
     `jfuse.TFLiteConverter.from_keras_model(model).convert()`. Attributes mean what they mean in `tf.lite`; values of
     TensorFlow's enums and dtypes are taken. The whole model is compared with TensorFlow only if asked
     (`convert(verify=True)`), as the official converter compares nothing; fusions are always tested.
-    report: what fused, what was refused and why, after `convert`; None before.
+    report: fusions and refusals, after `convert`; None before.
     """
 
     _source: ConverterSource

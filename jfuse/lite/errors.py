@@ -1,4 +1,4 @@
-"""`ConverterError`: what `TFLiteConverter.convert` raises where a model does not convert."""
+"""`ConverterError`: raised by `TFLiteConverter.convert` if a model does not convert."""
 
 from __future__ import annotations
 

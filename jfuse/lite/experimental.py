@@ -20,7 +20,7 @@ class OpResolverType(Enum):
 
 
 class Analyzer:
-    """Prints what a file holds, as tf.lite.experimental.Analyzer does."""
+    """Prints the content of a file, as tf.lite.experimental.Analyzer does."""
 
     @staticmethod
     def analyze(
@@ -31,7 +31,7 @@ class Analyzer:
     ) -> None:
         """Print the graphs of a .tflite file, given as its path or its bytes, operator by operator.
 
-        gpu_compatibility: print what LiteRT's GPU delegate makes of it as well. unused: keywords that the official one
+        gpu_compatibility: also print whether LiteRT's GPU delegate takes it. unused: keywords that the official one
         takes, too; they change nothing.
         Raises ValueError where nothing is given, as the official one does.
         """

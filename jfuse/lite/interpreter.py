@@ -185,7 +185,7 @@ def _of_its_type(value: Any, details: Details) -> np.ndarray:
 
 
 def _whole(number: Any) -> int:
-    """A size or index; ValueError for what is none, as jfuse's other errors are none of the official class."""
+    """A size or index; ValueError otherwise, as the official interpreter raises."""
     try:
         return whole("a size or index", number, most=LARGEST_SIZE)
     except JfuseError as error:

@@ -93,7 +93,7 @@ class QuantizationMode:
         return replace(recipe, rules=(*recipe.rules, *dense))
 
     def found(self, report: Report) -> QuantizationMode:
-        """The mode that a conversion had, as its report tells: without ranges of training it was "dynamic".
+        """The actual mode of a conversion, from its report: without ranges of training it was "dynamic".
 
         Raises ValueError, with the official texts, where the attributes ask for integers all the same.
         """

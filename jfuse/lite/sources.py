@@ -27,8 +27,8 @@ _EXPORTED = "serve"
 class ConverterSource:
     """Something to convert.
 
-    loads: what `jfuse.load` takes, with `specs` for a function of jax arrays, whose arguments `input_names` names.
-    signatures: the keys to convert; None for all. kept: what must live as long.
+    loads: arguments of `jfuse.load`, with `specs` for a function of jax arrays; `input_names` names its arguments.
+    signatures: the keys to convert; None for all. kept: objects that must live as long.
     """
 
     loads: Any

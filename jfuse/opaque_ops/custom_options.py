@@ -14,7 +14,7 @@ from jfuse.ir.types import TENSOR_TYPES, DType
 FLEX = "Flex"
 """Prefix of custom codes by which the runtime recognizes operators of the Flex delegate."""
 XNNPACK_OPS = frozenset({"Convolution2DTransposeBias", "MaxPoolingWithArgmax2D", "MaxUnpooling2D"})
-"""Custom operators of which XNNPACK, LiteRT's default delegate, has the only kernels.
+"""Custom operators whose only kernels are in XNNPACK, LiteRT's default delegate.
 
 Source: tflite/delegates/xnnpack/xnnpack_delegate.cc
 """

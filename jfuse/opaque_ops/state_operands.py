@@ -16,7 +16,7 @@ def keeps_state(eqn: Eqn) -> bool:
 
 
 def written_operands(eqn: Eqn) -> tuple[int, ...]:
-    """The operands into whose tensors the op writes, by position: its states, and what it overwrites besides."""
+    """Positions of operands whose tensors the op writes: its states, and others that it overwrites."""
     return (*state_operands(eqn), *overwritten_operands(eqn))
 
 

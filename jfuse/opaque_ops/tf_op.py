@@ -1,6 +1,6 @@
 """TensorFlow ops that no rule spells: they keep TensorFlow's type and stop the conversion if they survive fusing.
 
-TensorFlow itself computes them where a graph runs on arrays. What the user lets into the file as a custom operator
+TensorFlow itself computes them if a graph runs on arrays. An op that the user allows as a custom operator
 (`select_tf_ops`, `custom_ops`) becomes a CustomOp; a loaded file's custom operators are the same.
 """
 
@@ -64,7 +64,7 @@ class TfOp(Op):
 class CustomOp(Op):
     """One custom operator: its code as the file has it (`FlexErf`), and the types that the file states for its results.
 
-    node: the TensorFlow node that the operator stands for, serialized; b"" where that is not known. draws: as above.
+    node: the TensorFlow node that the operator replaces, serialized; b"" if unknown. draws: as above.
     stands_for: the body of the marked function that the operator is made of; None where it is made of a node.
     is_stubbed: the source computes something else in its place, as only the runtime has the operator.
     Parameters: options (the bytes in the file), version, updates (the operands that are states, by position, whose new
@@ -81,12 +81,12 @@ class CustomOp(Op):
 
     @property
     def name(self) -> str:
-        """The printed name, `custom.FlexErf`; what no word has is written as in an address (%20)."""
+        """The printed name, `custom.FlexErf`; special characters are escaped as in a URL (%20)."""
         return _PREFIX + _ODD.sub(lambda m: "".join(f"%{byte:02X}" for byte in m[0].encode()), self.code)
 
     @property
     def is_computed_here(self) -> bool:
-        """Whether TensorFlow, or the function that it stands for, computes it; else the runtime alone can."""
+        """Whether TensorFlow, or the replaced function, computes it; else only the runtime can."""
         return bool(self.node) or self.stands_for is not None or self.code.startswith(FLEX)
 
     @property

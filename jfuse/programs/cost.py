@@ -95,7 +95,7 @@ class ProgramCost:
         return in_order(self.operators, by)
 
     def lines(self) -> Iterator[str]:
-        """The totals, a line for each operator, and what was assumed."""
+        """The totals, a line for each operator, and the assumptions."""
         sizes = "".join(f", {name} = {size}" for name, size in self.sizes.items())
         time = "" if self.us is None else f", {self.us:,.1f} us in operators run alone"
         yield (
@@ -162,7 +162,7 @@ def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: 
 
 
 class _Counting:
-    """The costs of equations for some sizes; what data decide counts as 1."""
+    """The costs of equations for some sizes; data-dependent sizes count as 1."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes

@@ -26,7 +26,7 @@ def products_of(eqn: Eqn, inputs: list[TensorType | None], outputs: list[TensorT
 
 
 def _of_windows(eqn: Eqn, inputs: list[TensorType | None], output: TensorType) -> int:
-    """Of a convolution: the weights of one channel for each element of its result, or of what is transposed."""
+    """Products of a convolution: the weights of a channel for each element of its result, or operand if transposed."""
     weights = inputs[eqn.op.operand_index("weights")]
     transposed = eqn.op.operand_at(0).decides_size
     each = inputs[2] if transposed else output

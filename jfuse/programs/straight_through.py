@@ -1,4 +1,4 @@
-"""A quantized signature as a function of real numbers whose roundings have the derivative of what they round."""
+"""A quantized signature as a function of real numbers, whose roundings pass gradients straight through."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jfuse.running.jax_function import named_constants
 def straight_through(signature: Signature) -> tuple[Signature, dict[int, str]]:
     """The signature in real numbers, and the names of its weights by the identity of their arrays.
 
-    What is rounded passes its gradient on; what is cut off at the ends of a type has none.
+    Rounded values pass their gradient on; values that are clipped at the ends of a type have none.
     """
     building = _StraightThrough()
     real = replace(signature, graph=building.graph(signature.graph), states=real_states(signature))
@@ -40,7 +40,7 @@ class _StraightThrough(RealGraph):
         return Computed("computed.straight_through", (real_type(stored),), partial(_rounded, stored))
 
     def in_rows(self, of: TensorType) -> Computed:
-        """Floats -> what a kernel that quantizes as it runs takes for them."""
+        """Floats -> the rounded values that a kernel with run-time quantization computes with."""
         return Computed("computed.straight_rows", (of,), _rows)
 
     def _eqn(self, eqn: Eqn) -> list[Eqn]:

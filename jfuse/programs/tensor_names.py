@@ -7,7 +7,7 @@ from jfuse.tflite.names import equation_name
 
 
 def tensors_of(signature: Signature) -> dict[str, Atom]:
-    """The values of a signature by name: its inputs and outputs, then what each equation gives; the first of a name."""
+    """The values of a signature by name: inputs, outputs, then results of equations; the first of a name counts."""
     named: dict[str, Atom] = dict(zip(signature.input_names, signature.graph.inputs, strict=False))
     named |= dict(zip(signature.output_names, signature.graph.outputs, strict=False))
     for eqn in signature.graph.eqns:

@@ -1,4 +1,4 @@
-"""`calibrate`: runs a program on the user's data, on XLA, and gives what its values were."""
+"""`calibrate`: runs a program on the user's data, on XLA, and returns statistics of its values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def calibrate(
 
     histograms: the values of which a histogram is taken, for the algorithms in `statistics.NEED_HISTOGRAMS`; it takes
         about ten times as long as the extremes.
-    moments: of what products read, by the first result of the product and a name in `part`.
+    moments: of inputs of products, by the first result of the product and a name in `part`.
     signature: the one that calls without a key are of.
 
     data may also be statistics of earlier calibrations, as `is_earlier` has them; nothing is run then.
@@ -90,7 +90,7 @@ def calibrate(
 
 
 def _add(records: dict[str, Record], later: Mapping[str, Record]) -> None:
-    """Put what was seen in later calls after the records of each value."""
+    """Append the records of later calls to those of each value."""
     for key, record in later.items():
         records[key] = records[key].then(record) if key in records else record
 
@@ -148,7 +148,7 @@ class _Runs:
             yield group
 
     def _apart(self, items: Iterator[Item]) -> Iterator[Item]:
-        """The items; each call by itself where nothing is kept between calls."""
+        """The items; single calls if the model has no states."""
         for item in items:
             if self._keeps(item):
                 yield item
@@ -196,7 +196,7 @@ def _layout(item: Item) -> object:
 
 
 def _known(signature: Signature) -> Signature:
-    """The signature without custom operators that nothing here computes, and without what depends on them."""
+    """The signature without custom operators that nothing here computes, and without values that depend on them."""
     graph, kept = signature.graph, {p.output: p.input for of in (places, exposed_places) for p in of(signature)}
     lost: set[Atom | None] = set()
     count = -1
@@ -237,7 +237,7 @@ class _WatchedSignature:
         return samples_at_once(self.graph, backend) * runs
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
-        """The states after a call for each sample, and what was seen of each value."""
+        """The states after a call for each sample, and the records of each value."""
         sizes: dict[str, int] = {}
         for var, array in zip(self.graph.inputs, arrays, strict=True):
             sizes |= symbol_sizes(var, array.shape[1:])
@@ -285,7 +285,7 @@ class _Sized:
         return _Program(graph, self._watched, len(self._extremes), self._on_host, self._at_once, self._quick)
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
-        """The states after a call for each sample, and what was seen of each value."""
+        """The states after a call for each sample, and the records of each value."""
         seen = None if self._in_litert is None else self._in_litert.run(arrays)
         if seen is not None:
             return (), seen
@@ -350,7 +350,7 @@ class _Program:
         return of_each, tuple(found[extremes:totals])
 
     def _looked_at(self, results: Any, totals: Any) -> tuple[Any, Any]:
-        """With what NumPy finds in the values in their place."""
+        """The results with NumPy's statistics instead of the values."""
         states, extremes, values = results
         return (states, extremes, *self._on_host.look(values, self._histograms)), totals
 

@@ -35,5 +35,5 @@ def storing(stored: TensorType) -> Computed:
 
 
 def telling(stored: TensorType) -> Computed:
-    """Numbers in a type -> the real ones that they stand for."""
+    """Quantized numbers -> real numbers."""
     return Computed("computed.real", (real_type(stored),), partial(as_real, quantization=stored.quantization))

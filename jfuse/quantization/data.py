@@ -35,7 +35,7 @@ CalibrationData: TypeAlias = Any
 - A dict of any of these by signature key.
 - Statistics of earlier calibrations of the same model and recipe (`result.statistics`), files or a folder of such, or a
   list of any of these, which are merged in their order.
-- "random": numbers that nobody chose, for a first try; the report says that the file is not to be trusted.
+- "random": random numbers, for a first try; the report warns that the file should not be trusted.
 """
 RANDOM = "random"
 _RANDOM_CALLS = 32
@@ -54,7 +54,7 @@ class SampleCall:
     left_out: tuple[str, ...] = ()
 
     def after(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The inputs, with what is left out as the results of the call before have it."""
+        """The inputs, with omitted ones from the results of the call before."""
         gone_on = ((name, results[name]) for name in self.left_out if name in results)
         return {**self.inputs, **{n: a for n, a in gone_on if a.shape == self.inputs[n].shape}}
 
@@ -261,7 +261,7 @@ class _Reader:
 
 @dataclass(frozen=True)
 class _Cut:
-    """An array of samples.   rows: so many make up the first axis of the input in one call; 0: it has no such axis"""
+    """An array of samples.   rows: number of samples in the first axis of the input of one call; 0: no such axis"""
 
     array: np.ndarray
     rows: int
@@ -364,7 +364,7 @@ def _to_fit(wanted: TensorType, array: np.ndarray) -> str:
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Whether all numbers are finite, without an array of what each of them is: there may be many."""
+    """Whether all numbers are finite, without a temporary array: there may be many."""
     with np.errstate(invalid="ignore"):
         return not array.size or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 

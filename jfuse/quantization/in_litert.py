@@ -1,7 +1,7 @@
 """Values that LiteRT computes, in processes that keep statistics alone: on a CPU, where XLA would compile for longer.
 
-The float graph is a file whose outputs are the values that are looked at. Its convolutions are faster than XLA's on a
-CPU, and it is there at once; XLA has what loops, branches and fused recurrences have inside, and every other device.
+The float graph is a file whose outputs are the observed values. Its convolutions are faster than XLA's on a
+CPU, and it needs no compilation; XLA sees values inside loops, branches and fused recurrences, on every device.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 
 _BYTES = 2**26
-"""Of the values of one sample, all of which a process holds; where there are more, XLA looks at the larger ones."""
+"""Limit for the values of one sample, which a process holds; beyond it XLA observes the larger ones."""
 
 _STARTED_FOR = 2**27
 _COMPILED_FOR = 2**23
@@ -44,13 +44,13 @@ Measured on two cores, on dense layers, an encoder of text, a U-Net and a Mobile
 
 
 def is_sooner(graph: Graph, samples: int, sizes: Mapping[str, int]) -> bool:
-    """Whether LiteRT has computed so many samples before XLA has compiled a program and computed them."""
+    """Whether LiteRT computes so many samples sooner than XLA, compilation included."""
     values, numbers = sum(len(eqn.outputs) for eqn in graph.eqns), numbers_computed(graph, sizes)
     return _STARTED_FOR + samples * (numbers // 2 + _LOOKED_FOR * values) < _COMPILED_FOR * values + samples * numbers
 
 
 class LiteRtLooks:
-    """A signature as a file in LiteRT, and what is kept of its values.   slots: one or more"""
+    """A signature as a file in LiteRT, and the tallies of its values.   slots: one or more"""
 
     def __init__(self, signature: Signature, slots: Sequence[ObservedSlot], sizes: Mapping[str, int]) -> None:
         graph = signature.graph
@@ -74,7 +74,7 @@ class LiteRtLooks:
 
     @classmethod
     def of(cls, signature: Signature, slots: Sequence[ObservedSlot], sizes: Mapping[str, int]) -> LiteRtLooks | None:
-        """None where XLA has to do it: for the insides of bodies and fused operators, states, what depends on data."""
+        """None if XLA must do it: for values in bodies and fused operators, states, data-dependent sizes."""
         graph = signature.graph
         if signature.states or signature.exposed or not slots or not all(map(_is_plain, graph.eqns)):
             return None
@@ -122,7 +122,7 @@ def _is_plain(eqn: Eqn) -> bool:
 
 
 def _is_outside(slot: ObservedSlot, own: set[Var]) -> bool:
-    """Whether a value is one of the graph's own, and what is kept of it follows from its extremes, bins or sum."""
+    """Whether a value is one of the graph's own, and its tally follows from its extremes, bins or sum."""
     if slot.what.var not in own:
         return False
     tally = slot.tally
@@ -130,7 +130,7 @@ def _is_outside(slot: ObservedSlot, own: set[Var]) -> bool:
 
 
 def _value(slot: ObservedSlot, graph: Graph) -> Var:
-    """The value that is looked at: of a product, the operand."""
+    """The observed value: of a product, the operand."""
     if not isinstance(slot.tally, Moments):
         return slot.what.var
     operands = (eqn.inputs for eqn in graph.eqns if eqn.outputs[0] is slot.what.var)

@@ -26,7 +26,7 @@ _Place = Literal["value", "part", "operand"]
 
 @dataclass(frozen=True)
 class ObservedSlot:
-    """A value to observe, and the tally that is kept of it; of an operand of what makes the value, for `Moments`."""
+    """A value to observe, and its tally; for `Moments` an operand of the op that makes the value."""
 
     what: Observed
     tally: Tally
@@ -121,7 +121,7 @@ class _Instrument:
         return (self._slots[i].tally for i in places)
 
     def _threaded(self, eqn: Eqn, inside: Sequence[int]) -> _ExtendedEqn:
-        """The equation with bodies that take and give the tallies; they come last among what a loop carries."""
+        """The equation with bodies that take and return the tallies; they are the last carried values of a loop."""
         opened = _ExtendedEqn(eqn, len(eqn.inputs), len(eqn.outputs), eqn.op in (while_, scan))
         if eqn.op is scan:
             carries = eqn.params["carries"]
@@ -145,7 +145,7 @@ class _Instrument:
     def _around(
         self, opened: _ExtendedEqn, slots: Sequence[int], weight: Var, tallies: dict[int, Var]
     ) -> Iterator[Eqn]:
-        """The equation between what starts tallies for it and what merges them after it."""
+        """The equation, with equations before it that start its tallies, and others after it that merge them."""
         begun, found = ([Var(t.type) for t in self._tallies(slots)] for _ in range(2))
         for i, var in zip(slots, begun, strict=True):
             yield Eqn(again(self._slots[i].tally), (tallies[i],), (var,))

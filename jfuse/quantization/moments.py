@@ -44,7 +44,7 @@ class Moments:
 
     @property
     def type(self) -> TensorType:
-        """The type of what is kept."""
+        """The type of the tally."""
         return TensorType((self.terms + 1 if self.squares else 1, self.terms + 1), DType.f32)
 
     def empty(self) -> np.ndarray:

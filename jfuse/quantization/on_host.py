@@ -30,7 +30,7 @@ _SAMPLES = 8
 class HostLooks:
     """Values of a graph that NumPy looks at after each run.
 
-    extremes: of which the extremes of each sample are kept. counts: of which a histogram is kept, of all samples.
+    extremes: values whose extremes are kept for each sample. counts: values with a histogram over all samples.
     most: how many samples of a run have room for their values.
     """
 
@@ -64,7 +64,7 @@ class HostLooks:
         return tuple(dict.fromkeys((*self.extremes, *self.counts)))
 
     def sees(self, slot: ObservedSlot) -> bool:
-        """Whether NumPy keeps what is asked for."""
+        """Whether NumPy computes this tally."""
         return isinstance(slot.tally, Spread) and slot.what in (self.counts if slot.tally.is_total else self.extremes)
 
     def look(self, values: Sequence[np.ndarray], histograms: Histograms) -> tuple[np.ndarray, np.ndarray]:

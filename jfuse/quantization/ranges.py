@@ -15,19 +15,22 @@ _LINEAR_BINS = 2048  # of the divergence, as in "8-bit Inference with TensorRT" 
 def extrapolated(
     extremes: tuple[float, float], averages: tuple[float, float], calls: int, size: int, bits: int = 8
 ) -> tuple[float, float]:
-    """The range seen, and beyond it where numbers of other calls would be cut off, unless one side is 0.
+    """Extend the observed range to where clipping unseen values costs as much as longer steps; 0 stays an end.
 
-    averages: of the extremes of single calls. size: how many numbers a call has. Where the greatest numbers of calls
-    are distributed as those of many are (Gumbel, of the width that the mean and the greatest of them tell), this is the
-    way at which what is cut off and what longer steps round off, over the numbers of a call, have the least squares.
-    Few numbers that spread lead far, and many, or those of calls that all end alike, nowhere. The way is no longer than
-    from that mean to the greatest one, or twice as long for 16 bits: few calls tell little of the width.
+    averages: means of the extremes of single calls. size: count of numbers in a call.
+
+    The maxima of calls are assumed to be Gumbel-distributed; their mean and the greatest one estimate the scale. The
+    extension minimizes the sum of squared clipping and rounding errors over the numbers of a call. It is long for few
+    scattered numbers, and 0 for many, or if all calls end alike. It is at most the distance from the mean to the
+    greatest maximum, or twice that for 16 bits: few calls estimate the scale poorly.
     """
     (low, high), width = extremes, max(extremes[1], 0.0) - min(extremes[0], 0.0)
 
     def beyond(gap: float) -> float:
+        # Of n Gumbel maxima the greatest is about scale * ln(n) above the mean.
         spread = gap / np.log(calls) if calls > 1 else 0.0
         ratio = 12 * (2.0**bits - 1) ** 2 * spread / (calls * max(size, 1) * width) if width else 0.0
+        # There the derivatives of both errors are equal; with a ratio up to 1 no extension pays.
         way = _SHARE * spread * float(np.log(ratio)) if ratio > 1 else 0.0
         return min(way, gap * bits / 8)
 
@@ -46,7 +49,7 @@ def percentile(counts: np.ndarray, extremes: tuple[float, float], percent: float
 
 
 def _quantile(summed: np.ndarray, wanted: float, low: np.ndarray, high: np.ndarray) -> float:
-    """The number below which so many lie, as if those of a bin were spread evenly over it."""
+    """The quantile, as if the numbers of a bin were spread evenly over it."""
     place = min(int(np.searchsorted(summed, wanted)), len(summed) - 1)
     before = summed[place - 1] if place else 0
     share = (wanted - before) / max(summed[place] - before, 1)
@@ -56,7 +59,7 @@ def _quantile(summed: np.ndarray, wanted: float, low: np.ndarray, high: np.ndarr
 def least_error(
     counts: np.ndarray, extremes: tuple[float, float], bits: int = 8, symmetric: bool = False
 ) -> tuple[float, float]:
-    """The range whose steps, of so many bits, are off by the least mean square.   counts: i64[BINS]
+    """The range with the least mean squared rounding error.   counts: i64[BINS]
 
     The steps are those of the range widened to include 0, and 0 is one of them. symmetric: as many on either side of 0.
     """
@@ -77,7 +80,7 @@ def least_error(
 
 
 def _points(counts: np.ndarray, extremes: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers that stand for those of a histogram, and how many each stands for."""
+    """Representative numbers of a histogram's bins, and the count of each."""
     filled = np.flatnonzero(counts)
     low, high = (np.clip(edge[filled], *extremes) for edge in edges())
     places = (np.arange(_PARTS) + 0.5) / _PARTS
@@ -96,7 +99,7 @@ def _error(values: np.ndarray, weights: np.ndarray, low: float, high: float, bit
 
 
 def least_divergence(counts: np.ndarray, extremes: tuple[float, float], bits: int = 8) -> tuple[float, float]:
-    """The range whose steps tell the least about the distribution wrongly (Kullback and Leibler).   counts: i64[BINS]
+    """The range whose steps have the least Kullback-Leibler divergence from the distribution.   counts: i64[BINS]
 
     It looks at absolute values: both ends are clipped to the same one. Source: "8-bit Inference with TensorRT", 2017
     """
@@ -113,7 +116,7 @@ def least_divergence(counts: np.ndarray, extremes: tuple[float, float], bits: in
 
 
 def _divergence(spread: np.ndarray, end: int, levels: int) -> float:
-    """Of the numbers clipped to the first `end` bins, against those bins in so many levels."""
+    """The divergence of the numbers clipped to the first `end` bins from those bins in `levels` levels."""
     inside = spread[:end]
     wanted = inside.copy()
     wanted[-1] += spread[end:].sum()

@@ -1,4 +1,4 @@
-"""The integers that stand for real numbers, and the real numbers that integers stand for."""
+"""Quantizes real numbers and dequantizes integers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_integers(array: Any, wanted: TensorType) -> Any:
 
 
 def as_real(array: Any, quantization: Quantization | None) -> Any:
-    """The real numbers that integers stand for, where they do: f32[...], of NumPy or jax."""
+    """Dequantize integers if they are quantized: f32[...], of NumPy or jax."""
     if quantization is None or array.dtype.kind == "f" or not (quantization.scale or quantization.block_size):
         return array
     numbers = array.astype(np.float32)
@@ -41,12 +41,12 @@ def as_real(array: Any, quantization: Quantization | None) -> Any:
 
 
 def real_const(const: Const) -> Const:
-    """A constant with the real numbers that its integers stand for; itself where they stand for none."""
+    """Dequantize a constant; itself if it is not quantized."""
     if const.quantization is None or const.type.dtype.is_float:
         return const
     return Const(np.asarray(as_real(const.array, const.quantization), np.float32), const.name)
 
 
 def real_type(stored: TensorType) -> TensorType:
-    """The type of the real numbers that a type stands for."""
+    """The dequantized type of a type."""
     return replace(stored, dtype=DType.f32, quantization=None) if is_quantized(stored) else stored

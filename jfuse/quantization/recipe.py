@@ -23,7 +23,7 @@ ALL = "*"
 LEAST_ELEMENTS = 1024
 """Of weights, so that a scale, and a kernel that quantizes its operands, are worth it; the official converter's."""
 LEAST_HALVES = 128
-"""Of f16 constants: an operator and a tensor take about 200 bytes of a file, and so many elements save as much."""
+"""Least size of f16 constants: DEQUANTIZE and a tensor take about 200 bytes of a file, as many as this saves."""
 IN_AND_OUT = (DType.f32, DType.i8, DType.u8, DType.i16)
 EXTRAPOLATED = "extrapolated"
 RANGE_ALGORITHMS = (EXTRAPOLATED, "minmax", "moving_average", "percentile", "mse", "entropy")
@@ -42,12 +42,12 @@ class QuantizeRule:
         `block_size` neighbours of one ("block"), where the kernel takes it; else those of a channel.
     activation_bits: 8 or 16, of integers. symmetric: zero points are 0, of 8 bits as well.
     weight_algorithm: how weights are rounded: "minmax" with the largest as the last step; "mse" with the scale that
-        errs least; "gptq" one after the other, each making up for those before it on what calibration saw, in
+        errs least; "gptq" one after the other, each compensating for those before it on the calibration data, in
         FULLY_CONNECTED and CONV_2D (elsewhere it is "mse").
     bias_correction: take from the biases of FULLY_CONNECTED, CONV_2D, DEPTHWISE_CONV_2D and the gates of an LSTM what
         rounding the weights adds to the results on average over the calibration data, and from the last one before an
         output what the output is off by on average; without data, and of random ones, nothing.
-    range_algorithm: how ranges are taken from what calibration saw, as `Statistics.range` has it.
+    range_algorithm: how calibration becomes a range, see `Statistics.range`.
     min_elements: weights with fewer elements stay float.
     """
 
@@ -111,14 +111,16 @@ class QuantizeRule:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Ordered rules, and what is asked of the model as a whole.
+    """Ordered rules, and settings of the whole model.
 
     inputs, outputs: the element type of float inputs and outputs of a model that computes in integers: f32, i8, u8
-        or i16. int8_only: what has no integer kernel is an error, instead of float between DEQUANTIZE and QUANTIZE.
-    from_training: without calibration, what training gave no range stays float, instead of being an error; a model
-        without any range of training is quantized as by rules of mode "dynamic".
-    equalization: give channels between two products, with RELU or nothing between, like ranges: a positive factor for
-        each moves from the weights of one to those of the other. name: for reports.
+        or i16.
+    int8_only: an operator without an integer kernel is an error, instead of float between DEQUANTIZE and QUANTIZE.
+    from_training: without calibration, values without a trained range stay float, instead of being an error; a model
+        without any trained range is quantized as by rules of mode "dynamic".
+    equalization: give channels between two products, with RELU or nothing between, similar ranges: a positive factor
+        for each moves from the weights of one to those of the other.
+    name: for reports.
     """
 
     rules: tuple[QuantizeRule, ...]
@@ -158,7 +160,7 @@ class Recipe:
 
     @property
     def needs_moments(self) -> bool:
-        """Whether some rule asks for what calibration saw products read."""
+        """Whether some rule needs moments of the inputs of products."""
         return any(rule.bias_correction or rule.weight_algorithm == IN_TURN for rule in self.rules)
 
     def without_ranges(self) -> Recipe:

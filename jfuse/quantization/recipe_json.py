@@ -1,6 +1,6 @@
 """Recipes as JSON: in ai-edge-quantizer's form where it can say them, which is a list of rules.
 
-What that form lacks is said in two ways more: a rule may have a table "jfuse" with further fields, and the whole may be
+Two extensions add what that form lacks: a rule may have a table "jfuse" with further fields, and the whole may be
 a table with "rules" and the fields of the recipe. Inputs and outputs are operators there ("INPUT", "OUTPUT"): a rule of
 integers for all operators makes integers of them, too.
 """
@@ -66,7 +66,7 @@ def to_json(recipe: Recipe) -> str:
 
 
 def from_json(text: str, name: str = "of your own") -> Recipe:
-    """The recipe in a JSON text; raises JfuseError where it says something else, or what jfuse does not do."""
+    """The recipe in a JSON text; raises JfuseError for other content, and for unsupported settings."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -90,7 +90,7 @@ def from_json(text: str, name: str = "of your own") -> Recipe:
 def _ends(rules: Sequence[tuple[Mapping[str, Any], QuantizeRule]]) -> dict[str, DType]:
     """The types of inputs and outputs that rules in ai-edge-quantizer's form give them.
 
-    rules: the tables, each with what it says. The last one counts that is about them, or about operators of any name.
+    rules: the tables, each with its rule. The last one that matches them, or operators of any name, counts.
     """
     found = dict.fromkeys(_ENDS, DType.f32)
     for table, rule in rules:
@@ -199,7 +199,7 @@ def _fields_of(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _need_known(what: str, table: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise JfuseError for fields that nobody would look at."""
+    """Raise JfuseError for unknown fields."""
     unknown = table.keys() - set(known)
     if unknown:
         raise JfuseError(f"{what} of a recipe has other fields", expected=sorted(known), found=sorted(unknown))

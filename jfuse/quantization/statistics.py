@@ -1,4 +1,4 @@
-"""`Statistics`: what calibration saw of each value, from which ranges are taken."""
+"""`Statistics`: calibration statistics of each value, from which ranges are computed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FORM = 1  # of the file
 class Observed:
     """One value to watch.
 
-    var: a value of a graph, those of bodies included; or the first result of a fused op, of which `part` is watched.
+    var: a value of a graph or of a body; or the first result of a fused op, whose `part` is observed.
     part: "" for the value itself, else one of the op's `parts`, over all steps: "cell", "hidden", "input_gate", ….
     """
 
@@ -108,7 +108,7 @@ def _sum(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
 class Statistics:
     """Calibration statistics by `Observed`; saved, loaded and merged by stable keys.
 
-    program: whose values these are. records: by key. untrusted: why nobody should trust them; "" where one may.
+    program: of these values. records: by key. untrusted: the reason not to trust them; "" if there is none.
     """
 
     program: Program
@@ -180,7 +180,7 @@ class Statistics:
 
     @cached_property
     def _given(self) -> frozenset[Var]:
-        """The inputs of signatures, without states: who calibrates knows what they range over."""
+        """The inputs of signatures, without states: the calibration data define their ranges."""
         return frozenset(v for s in self.program.signatures for v in s.graph.inputs[: len(s.input_names)])
 
     def notes(self) -> Iterator[str]:
@@ -210,7 +210,7 @@ class Statistics:
         histograms: Iterable[Observed],
         moments: Iterable[Observed],
     ) -> Statistics | None:
-        """These statistics for another object of the same program, if all that is to be watched was; None otherwise.
+        """These statistics for another object of the same program, if they cover all observed values; else None.
 
         observed, histograms, moments: as `calibrate` has them.
         """
@@ -308,7 +308,7 @@ def is_earlier(data: Any) -> bool:
 
 
 def _each(data: Any) -> list[Any]:
-    """The parts of data that may be statistics; what is no list, and no folder of .npz files, is one."""
+    """The parts of data that may be statistics: of a list or a folder of .npz files each one, else the data."""
     if isinstance(data, list | tuple):
         return [each for part in data for each in ([part] if not _is_folder(part) else _each(part))]
     return sorted(Path(data).glob("*.npz")) if _is_folder(data) else [data]
@@ -323,7 +323,7 @@ def _is_folder(data: Any) -> bool:
 
 
 def is_statistics(path: str | os.PathLike[str]) -> bool:
-    """Whether `Statistics.save` wrote a file, as far as the names in it tell."""
+    """Whether `Statistics.save` wrote a file, judged by the names in it."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:  # the arrays of what is none may be large

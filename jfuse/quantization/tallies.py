@@ -27,7 +27,7 @@ class Tally(Protocol):
 
     @property
     def type(self) -> TensorType:
-        """The type of what is kept."""
+        """The type of the tally."""
 
     def empty(self) -> np.ndarray:
         """The array before the first value."""
@@ -68,7 +68,7 @@ class Spread:
 
     @property
     def type(self) -> TensorType:
-        """The type of what is kept: i32[BINS] for a histogram, f32[2] for extremes."""
+        """The type of the tally: i32[BINS] for a histogram, f32[2] for extremes."""
         return TensorType((BINS,), DType.i32) if self.histogram else TensorType((2,), DType.f32)
 
     def empty(self) -> np.ndarray:
@@ -204,7 +204,7 @@ def again(tally: Tally) -> TallyOp:
 
 
 def merge(tally: Tally) -> TallyOp:
-    """A tally before a loop, and what the loop kept -> the tally after it."""
+    """A tally before a loop, and the loop's own -> the tally after it."""
     return TallyOp("calibration.merge", tally, tally.merged)
 
 

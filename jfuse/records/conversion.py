@@ -44,7 +44,7 @@ class Speed:
 class Fusion:
     """A composite that became fused ops, proven or tested, and the largest relative error on so many samples.
 
-    recovered: whether it was found in a loop that nobody marked. cell: the recurrence in words, and speed: what it
+    recovered: whether it was found in an unmarked loop. cell: the recurrence in words, and speed: what it
     costs, where it is one.
     stopped: where and why the prover stopped, "" where the fusion is proven. conditions: under which it is, as text.
     unproven: why the rule's word was taken instead of a test (`trust=True`); then there are no samples and no error.
@@ -99,7 +99,7 @@ class Refusal:
 
     @property
     def reason(self) -> str:
-        """The condition, and what was wanted and found where the refusal says so."""
+        """The condition, with the expected and the actual value if the refusal has them."""
         return f"{self.condition}: {self.detail}" if self.detail else self.condition
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class Refusal:
 class Difference:
     """How far one output of one signature is from its reference: max|a - b| / max|b|, the worst over all samples.
 
-    reason: why the tolerance is what it is. measure: the difference in other units. samples: how many were compared.
+    reason: for the tolerance. measure: the difference in other units. samples: how many were compared.
     """
 
     signature: str
@@ -202,8 +202,8 @@ class PaddingPromise:
 class CustomOperators:
     """Operators of one kind that the runtime's own kernels do not run.
 
-    code: their name in the file. op: the TensorFlow op that they stand for. count: how many there are. source: the
-    node of the first. cost: what they need at run time.
+    code: their name in the file. op: the TensorFlow op that they replace. count: how many there are. source: the
+    node of the first. cost: their requirements at run time.
     """
 
     code: str
@@ -232,7 +232,7 @@ class QuantizedOps:
 
 @dataclass(frozen=True)
 class Noise:
-    """How far one output of a quantized file is from the float model's: signal to noise over so many numbers, in dB.
+    """The signal-to-noise ratio of one output of a quantized file against the float model's, in dB.
 
     where: who computed it. inf: equal; -inf: the model's own output was zero, or never a finite number. part: of an
     output that is joined of several values, the places of one of them; "" for the whole. error: the largest difference
@@ -269,7 +269,7 @@ class LatencyRatio:
 class Report(NotebookView):
     """Everything that is worth telling about one conversion.
 
-    interpreter_only: why LiteRT's CompiledModel refuses a file for LiteRT, and what helps; "" where it takes the file.
+    interpreter_only: why LiteRT's CompiledModel refuses a file for LiteRT, with a remedy; "" if it takes the file.
     """
 
     fused: list[Fusion] = field(default_factory=list)
@@ -326,7 +326,7 @@ class Report(NotebookView):
         return f"{worst.error:.1e} of at most {worst.tolerance:.0e} ({worst.pair}, {worst.output})"
 
     def warn(self, text: str) -> None:
-        """Note what a user should not miss."""
+        """Add a warning."""
         self.notes.append(f"{_WARNING}{text}")
 
     @property
@@ -335,7 +335,7 @@ class Report(NotebookView):
         return [note.removeprefix(_WARNING) for note in self.notes if note.startswith(_WARNING)]
 
     def told_rows(self) -> list[tuple[str, str]]:
-        """Warnings, then what else is worth a line: labels and texts."""
+        """Warnings, then notes: labels and texts."""
         notes = [line for line in self.told() if not line.startswith(_WARNING)]
         return [*(("warning", line) for line in self.warnings), *(("note", line) for line in notes)]
 
@@ -352,6 +352,6 @@ class Report(NotebookView):
         yield from self.notes
 
     def compared(self, differences: Sequence[Difference], notes: Sequence[str]) -> None:
-        """Keep what a comparison of the whole model found."""
+        """Store the result of a comparison of the whole model."""
         self.differences = list(differences)
         self.notes += [note for note in notes if note not in self.notes]

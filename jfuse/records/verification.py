@@ -19,14 +19,14 @@ class EquationError:
     """How far the results of one equation are from the same values elsewhere.
 
     path: where it stands: its number in the signature's graph, and for one in a body the numbers of each equation and
-    body on the way. pair: what was compared, `wanted/found` as in `xla/litert`. measure: the distance of the worst
+    body on the way. pair: the compared sides, `reference/result` as in `xla/litert`. measure: the distance of the worst
     result; None where one of the sides is not known. own: the relative error that the equation makes by itself, given
     the operands of the other side; None where that was not tried. source: the node of the source, layer: the layer of
     the model that it belongs to. operands: their types and ranges. steps: the step of each loop around it, from 0.
-    first: the source of the first of several equations of which this is the last, where it cannot be told which of them
+    first: the source of the first of several equations, of which this is the last, if any of them may
     errs. state: the state that differs although every equation is right; the equation is the one that reads it then.
-    call: which call of a row. scale: how the other side quantizes the result, where that is what differs. delegate:
-    what LiteRT has to run with to err, where its own kernels do not; together: only where that runs the equation with
+    call: which call of a row. scale: the other side's quantization of the result, if that differs. delegate:
+    the delegate that LiteRT needs to err, if its own kernels do not; together: only where that runs the equation with
     others before it as one.
     """
 
@@ -83,13 +83,13 @@ class EquationError:
 
 @dataclass
 class Verification(NotebookView):
-    """The result of `jfuse.verify`: what was compared, on how many samples, how far they are apart, and where.
+    """The result of `jfuse.verify`: the sides, the number of samples, the differences, and their position.
 
     differences: the worst of each output. first: the first equation that differs, where an output is beyond its
     tolerance. equations: the error of every equation along the graph, where that was asked for. samples: how many
-    calls were compared. seconds: by what ran. inputs: the calls in a row (signature and inputs) that show a difference,
-    shrunk; failing: the file with them; command: what shows it again. unfinished: whether something ended it early.
-    before, after: the graphs of the reference and of what was compared with it, where they have one.
+    calls were compared. seconds: by runner. inputs: the calls in a row (signature and inputs) that show a difference,
+    shrunk; failing: the file with them; command: reproduces it. unfinished: whether something ended it early.
+    before, after: the graphs of the reference and of the subject, if they have one.
     """
 
     subject: str

@@ -52,7 +52,7 @@ def write_json(verification: Verification, path: str | os.PathLike[str], report:
 
 
 def write_report(report: Report, path: str | os.PathLike[str] | None, subject: str, reference: object) -> None:
-    """Write what a conversion did and found, in the same form; nothing without a path.
+    """Write the report of a conversion in the same form; nothing without a path.
 
     subject, reference: the file that was made, and the source.
     """

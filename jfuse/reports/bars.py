@@ -18,7 +18,7 @@ _LONGEST_LABEL = 34
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: what it belongs to by colour, its length, the text behind it, and a mark further on, as of a p90."""
+    """One bar: its series (the colour), its length, the text behind it, and a mark further on, such as the p90."""
 
     series: str
     value: float
@@ -112,7 +112,7 @@ class Scale:
     logarithmic: bool
 
     def length(self, value: float) -> float:
-        """Pixels; what is below the scale has none, what is no number fills it."""
+        """The length in pixels; 0 below the scale, the full width for NaN and infinity."""
         if not math.isfinite(value):
             return _WIDTH
         if not self.logarithmic:

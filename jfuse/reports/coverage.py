@@ -1,7 +1,7 @@
 """List TFLite's builtins and TensorFlow's ops from the registries, for `jfuse ops`.
 
 Which builtins an op of TensorFlow becomes is in `spelled.txt`: `python -m tests.generated` writes it from the rows of
-tests, and a test compares the two. What a composite becomes its rule declares.
+tests, and a test compares the two. For a composite the rule declares it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _NO_HANDLERS = {
     "Assert": TensorflowOp("Assert", "jfuse/frontends/tensorflow/graph.py", "Not checked; the report names it.", ()),
     "NoOp": TensorflowOp("NoOp", "jfuse/frontends/tensorflow/graph.py", "Left out.", ()),
 }
-"""Handlers of the importer that refuse, and what it reads without one."""
+"""Handlers of the importer that refuse, and ops that it reads without one."""
 
 
 def spelled() -> dict[str, tuple[str, ...]]:
@@ -154,7 +154,7 @@ def markdown() -> str:
 
 
 def listing() -> list[str]:
-    """All ops in a line each: those of TensorFlow with the builtins that they become, then what is missing."""
+    """All ops in a line each: those of TensorFlow with the builtins that they become, then the missing ones."""
     lines = [f"{op.name}: {', '.join(op.builtins) or op.about}" for op in tensorflow_ops()]
     return lines + [f"no kernel for {b.name}: {b.reason}" for b in builtins() if not b.kernel]
 

@@ -50,7 +50,7 @@ class DeviceCheck:
 def check_device(program: Program, data: bytes, device: Device, *, with_compiled: bool | None) -> DeviceCheck:
     """Load a file in the runtimes of a device, and let them allocate its tensors.
 
-    with_compiled: whether CompiledModel is to take it, too; None where that is only told.
+    with_compiled: whether CompiledModel must take it, too; None to report it only.
     """
     about = asked(device)
     runtimes = [RuntimeCheck("Interpreter", _refusal(lambda: need_allocation(program, data, device=device)), True)]

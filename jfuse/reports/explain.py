@@ -1,4 +1,4 @@
-"""`jfuse explain`: for each recurrence and composite of a model, what it became and why, in words."""
+"""`jfuse explain`: explains the result for each recurrence and composite of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jfuse.records.conversion import Fusion, LoopForm, Refusal, Report
 
 
 def explain_lines(report: Report) -> list[str]:
-    """A paragraph for each composite or loop: what it is, how it was found and tested, what it became; or why not."""
+    """A paragraph for each composite or loop: its kind, how it was found and tested, its result or the refusal."""
     lines: list[str] = []
     forms = {form.source: form for form in report.loops}
     for fusion in report.fused:

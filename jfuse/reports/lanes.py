@@ -8,7 +8,7 @@ from collections import defaultdict
 from jfuse.reports.rows import PageValue, Rows
 
 COLUMNS = 9
-"""How many lanes there are; what finds none runs in the last one."""
+"""Number of lanes; further values share the last one."""
 
 
 def place(found: Rows) -> int:

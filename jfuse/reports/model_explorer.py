@@ -42,7 +42,7 @@ def write_model_explorer(
 ) -> Path:
     """Write the relative error of each operator of `model` for Model Explorer: whole or not at all.
 
-    model: what was verified, whose file Model Explorer shows. pair: the comparison to take (`xla/litert`); by default
+    model: the verified one, whose file Model Explorer shows. pair: the comparison to take (`xla/litert`); by default
     the largest error of all. Errors without bound are the text "inf", as JSON has no number for them.
     Raises JfuseError where the verification has no equations of that pair, or the file cannot be written.
     """
@@ -104,7 +104,7 @@ class FileNodes:
         return _text(self._model.Subgraphs(subgraph).Name()) or signature, str(number)
 
     def _operators(self, subgraph: int) -> list[int]:
-        """The numbers of the operators that stand for the equations, in order."""
+        """The numbers of the equations' operators, in order."""
         if subgraph not in self._computing:
             table = self._model.Subgraphs(subgraph)
             builtins = [self._builtin(table.Operators(i)) for i in range(table.OperatorsLength())]

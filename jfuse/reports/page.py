@@ -1,4 +1,4 @@
-"""The HTML page: one file that opens without a network. What it shows is laid out here; page/ has what draws it."""
+"""The HTML page: one file that opens without a network. This module lays it out; page/ has the scripts that draw it."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _error(row: int, error: EquationError) -> dict[str, Any]:
 
 
 def _relative(error: EquationError) -> float:
-    """The relative error; what is not known is less than any."""
+    """The relative error; an unknown one sorts below all others."""
     return -1.0 if error.measure is None else error.measure.relative
 
 

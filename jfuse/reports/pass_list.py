@@ -1,4 +1,4 @@
-"""The passes of a conversion in their order: on what they work, what they promise, and why they stand there."""
+"""The passes of a conversion in their order: input, promise, and reason of the position."""
 
 from __future__ import annotations
 

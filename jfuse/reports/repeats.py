@@ -12,7 +12,7 @@ _FEWEST_OPERATIONS = 12
 
 @dataclass(frozen=True)
 class Repeat:
-    """Operations from `start` on: so many steps of the same length."""
+    """Operations from `start` on: `count` steps of the same length."""
 
     start: int
     period: int
@@ -27,7 +27,7 @@ class Repeat:
 def repeats(keys: Sequence[Hashable], start: int, stop: int) -> list[Repeat]:
     """The runs of repeated operations among those from `start` up to `stop`, first come first served.
 
-    keys: what is equal for operations that do the same in two steps.
+    keys: equal for operations that do the same in two steps.
     """
     found: list[Repeat] = []
     at = start

@@ -42,10 +42,10 @@ class TargetCheck:
     """The check of a file against one target.
 
     open_inputs: inputs whose size is not fixed, where the target needs that. refusals: why a loader refuses the file as
-    a whole. losses: what it does otherwise without telling. arena_bytes: the memory besides the file that tflite-micro
+    a whole. losses: silent changes of behaviour. arena_bytes: the memory besides the file that tflite-micro
     needs on this machine; None where it was not measured, `arena_note` says why. arena_bytes_32: an estimate of it on
-    32 bits. compiler: what Arm's compiler says of an Ethos-U, where it is installed; compiler_refuses: whether it takes
-    the file at all. device: what a device makes of it, where one was asked.
+    32 bits. compiler: the report of Arm's compiler for an Ethos-U, if installed; compiler_refuses: whether it takes
+    the file at all. device: the check on a device, if one was given.
     """
 
     target: str
@@ -72,7 +72,7 @@ class TargetCheck:
         yield from (f"{o.builtin}: {o.reason}" for o in self.operators if o.where == "refused")
 
     def lines(self) -> Iterator[str]:
-        """The check as text: a line for each kind of operator, and what else there is to know."""
+        """The check as text: a line for each kind of operator, then notes."""
         yield f"{self.target}: " + ("takes the file" if self.runs else "does not take the file")
         for o in self.operators:
             version = "" if o.version is None else f" v{o.version}"
@@ -151,7 +151,7 @@ def _checked(program: Program, data: bytes, target: Target) -> TargetCheck:
 
 
 def _compiled(checked: TargetCheck, data: bytes) -> TargetCheck:
-    """The check with what the compiler says."""
+    """The check with the compiler's report."""
     try:
         found = placed(data, checked.target)
     except KernelFailed as error:

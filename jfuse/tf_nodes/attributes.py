@@ -52,7 +52,7 @@ class Library:
 
     @classmethod
     def of(cls, graph_def: Any) -> Library:
-        """The functions that a GraphDef brings along, beside the definitions of all ops."""
+        """The functions of a GraphDef, with the definitions of all ops."""
         return cls({f.signature.name: f for f in graph_def.library.function}, registered_op_def)
 
 

@@ -1,4 +1,4 @@
-"""Whether TensorFlow is installed, for what cannot be done without it."""
+"""Whether TensorFlow is installed, for tasks that need it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def is_installed() -> bool:
 
 
 def need_tensorflow(what: str) -> None:
-    """Raise ImportFailed where TensorFlow is not installed.   what: the message, what cannot be done without it"""
+    """Raise ImportFailed if TensorFlow is not installed.   what: the message, the task that needs it"""
     if not is_installed():
         raise ImportFailed(what, found="TensorFlow is not installed", remedy='pip install "jfuse[tensorflow]"')

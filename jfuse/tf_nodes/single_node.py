@@ -1,4 +1,4 @@
-"""One TensorFlow node by itself: its bytes for a file, its results in TensorFlow, and the shapes that it infers."""
+"""One TensorFlow node alone: its bytes for a file, its results in TensorFlow, and its inferred shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jfuse.tf_nodes.messages import message_class
 from jfuse.tf_nodes.presence import need_tensorflow
 
 Known = np.ndarray | TensorType
-"""An operand: its value, or what is known of it."""
+"""An operand: its value, or its type."""
 
 # Two sizes for each open dimension: a size of the result that is a dimension's in both is that dimension.
 _PROBES = ((1009, 2), (2003, 4))  # the first dimension's, and what each further one has more

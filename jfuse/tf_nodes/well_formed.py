@@ -1,6 +1,6 @@
-"""Whether the nodes of a graph that comes from a file are what the definitions of their ops say.
+"""Checks the nodes of a graph from a file against the definitions of their ops.
 
-TensorFlow checks them when it loads a graph; what jfuse reads by itself may say anything.
+TensorFlow checks them when it loads a graph; a file that jfuse reads itself may contain anything.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _check_calls(node: Any, functions: Mapping[str, Any], results: int, where: s
 
 
 def _count(node: Any, arg: Any, where: str) -> int:
-    """How many operands or results of a node one entry of its op's definition stands for."""
+    """The number of operands or results of a node for one entry of its op's definition."""
     if arg.number_attr:
         count = int(node.attr[arg.number_attr].i)
     elif arg.type_list_attr:

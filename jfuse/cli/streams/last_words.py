@@ -1,8 +1,8 @@
-"""A process that keeps what libraries print, and tells it where the command was ended by one of them.
+"""A process that keeps the output of libraries, and prints it if one of them ends the command.
 
     python last_words.py
 
-Standard input is what they print. It ends when the command does; one that ends in order ends this process before. It
+Standard input is their output. It ends when the command does; one that ends in order ends this process before. It
 imports nothing slow, and runs without the command's paths.
 """
 
@@ -17,7 +17,7 @@ _ABOUT_NOTHING = re.compile(rb"(?:[IW]\d{4} |WARNING: All log messages before ab
 
 
 def main() -> None:
-    """Read to the end, and write what was no mere information."""
+    """Read to the end, and write all but mere information."""
     words = b""
     while part := os.read(0, _PART):
         words = (words + part)[-_MOST:]

@@ -21,7 +21,7 @@ _LISTENER = Path(__file__).with_name("last_words.py")
 
 @contextmanager
 def quiet(verbose: bool = False) -> Iterator[None]:
-    """Drop what C++ writes to standard error; what Python writes passes. verbose: let everything through.
+    """Drop C++ output on standard error; Python's passes. verbose: let everything through.
 
     absl writes some lines before TF_CPP_MIN_LOG_LEVEL counts, so the descriptor itself is turned away: to a process
     that tells the last of it where a library ends this one (XLA does for a flag that it does not know). Such an end

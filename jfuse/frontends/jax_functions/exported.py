@@ -12,7 +12,7 @@ from jfuse.frontends.stablehlo.module import Module
 
 
 def is_exported(source: Any) -> bool:
-    """Whether this is what `jax.export.export` or `jax.export.deserialize` returned."""
+    """Whether this is a result of `jax.export.export` or `jax.export.deserialize`."""
     return isinstance(source, jax.export.Exported)
 
 

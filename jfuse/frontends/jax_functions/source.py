@@ -42,10 +42,10 @@ DEFAULT_KEY = "serving_default"
 
 @dataclass(frozen=True)
 class JaxSignature:
-    """A function with what it takes: the types of its flat arguments by name, and how they form its arguments.
+    """A function with its arguments: the types of the flat ones by name, and how they form its arguments.
 
-    read: what is traced in its place, of the same flat arguments, where jax does not trace the function itself.
-    states: what goes on from call to call: the last of the inputs. The function then takes their arrays first, and
+    read: a function of the same flat arguments that is traced instead, if jax cannot trace the function itself.
+    states: values that continue from call to call: the last of the inputs. The function takes their arrays first, and
     returns them after its results.
     shapes: of inputs with open sizes whose symbols may have constraints, which jax needs to know when it traces.
     """
@@ -112,7 +112,7 @@ def jax_signature(
 
 
 def _of_one_scope(shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """The shapes with symbols, if these are all of one scope, as jax demands of what it traces."""
+    """The shapes with symbols, if these are all of one scope, as jax requires."""
     scopes = {id(d.scope) for shape in shapes.values() for d in shape if jax.export.is_symbolic_dim(d)}
     texts = any(d is None or isinstance(d, str) for shape in shapes.values() for d in shape)
     return (
@@ -123,7 +123,7 @@ def _of_one_scope(shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any,
 
 
 def exported_signature(key: str, exported: Any) -> JaxSignature:
-    """The signature of what `jax.export` made: args_0 and so on, and what it takes by name."""
+    """The signature of a result of `jax.export`: args_0 and so on, and its arguments by name."""
     arguments, named = jax.tree_util.tree_unflatten(exported.in_tree, exported.in_avals)
     leaves = jax.tree_util.tree_flatten_with_path(({f"args_{i}": a for i, a in enumerate(arguments)}, named))[0]
     names = [path_name(path[1:]) for path, _ in leaves]
@@ -139,7 +139,7 @@ def exported_signature(key: str, exported: Any) -> JaxSignature:
 
 
 def jaxpr_signature(key: str, closed: ClosedJaxpr) -> JaxSignature:
-    """The signature of a jaxpr: what it takes has the names of the traced function's parameters, else args_0 and so on.
+    """The signature of a jaxpr: inputs have the names of the traced function's parameters, else args_0 and so on.
 
     Results are output_0 and so on.
     """
@@ -154,7 +154,7 @@ def jaxpr_signature(key: str, closed: ClosedJaxpr) -> JaxSignature:
 
 
 def is_jax_source(source: Any, selection: Selection) -> bool:
-    """Whether this is a function of jax arrays, a jaxpr, or a mapping of functions, with what it takes."""
+    """Whether this is a function of jax arrays, a jaxpr, or a mapping of functions, with specs."""
     if isinstance(source, Mapping):
         return bool(source) and all(is_jax_function(f) or is_exported(f) for f in source.values())
     if is_exported(source) or isinstance(source, ClosedJaxpr):
@@ -237,7 +237,7 @@ def import_functions(
 ) -> ImportedFunctions:
     """The functions with a program that has a graph for each signature.
 
-    params: what the functions have as their first argument, which names their constants.
+    params: the first argument of the functions, which names their constants.
     Raises ImportFailed where a function cannot be traced, LowerError where a primitive has no TFLite spelling.
     """
     nans = NanWeights(_names_in_memory(params))

@@ -71,9 +71,9 @@ class FunctionWithArrays:
 
 
 def with_arrays(function: Any, params: Any, mutable: Any) -> FunctionWithArrays | None:
-    """The function with what it may change: variables of a module of `flax.nnx`, or the part of params that is mutable.
+    """The function with its mutable values: variables of a module of `flax.nnx`, or the mutable part of params.
 
-    Raises ImportFailed where `mutable` names what there is not.
+    Raises ImportFailed if `mutable` has unknown names.
     """
     if mutable is not True:
         mutable = names_of("mutable=", mutable)

@@ -19,7 +19,7 @@ from jfuse.lowering.rule_tools.query import type_of
 
 
 def _scan(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
-    """jax's scan is the IR's own; what is constant from step to step is known inside."""
+    """jax's scan is the IR's own; values that are constant from step to step are known inside."""
     params = eqn.params
     consts, carries = scan_counts(params)
     if not any(isinstance(v, Var) for v in operands):

@@ -1,6 +1,6 @@
 """Factors of matrices in plain jax, with the signs and pivots of LAPACK: one loop over the columns for each.
 
-What computes all of them is written for one matrix and mapped over the others.
+Each function is written for one matrix and mapped over the others.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _qr(a: Any, *, full_matrices: bool, pivoting: bool = False, **_: Any) -> Any
 
 
 def _qr_of_one(a: Any) -> Any:
-    """The whole of both factors.   f[m, n] -> f[m, m], f[m, n], what stands below the diagonal of which is rounding"""
+    """Both factors in full.   f[m, n] -> f[m, m], f[m, n]; below the diagonal the second has only rounding errors"""
     m, n = a.shape
     rows = jnp.arange(m)
 

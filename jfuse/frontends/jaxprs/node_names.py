@@ -1,4 +1,4 @@
-"""Names of a jaxpr's equations, and what each gives for arrays."""
+"""Names of a jaxpr's equations, and their results for arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALLS = frozenset(
         "custom_lin",
     }
 )
-"""Primitives that are looked through."""
+"""Primitives that are inlined."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class NodeNames:
 
 
 def called(eqn: Any, operands: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-    """The closed jaxpr that a call stands for, and its arguments."""
+    """The closed jaxpr of a call, and its arguments."""
     closed = body_of(eqn)
     return closed, operands[len(operands) - len(closed.jaxpr.invars) :]  # old forms pass residuals first
 

@@ -58,7 +58,7 @@ _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 
 def body_of(eqn: Any) -> Any:
-    """The closed jaxpr that a call or a composite stands for."""
+    """The closed jaxpr of a call or a composite."""
     return next(closed_jaxpr(eqn.params[name]) for name in _BODIES if name in eqn.params)
 
 

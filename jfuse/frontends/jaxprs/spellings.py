@@ -1,6 +1,6 @@
 """Primitives that others compute: as functions of jax, and as jax itself lowers them to StableHLO.
 
-A function is traced for the operands of an equation, and what it traces to stands in the place of the equation.
+A function is traced for the operands of an equation; the traced equations replace it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SPELLINGS: dict[str, _Spelling] = {}
 def spells(*names: str, when: When | None = None) -> Callable[[Spelling], Spelling]:
     """Registers a function that computes primitives of these names.
 
-    when: tells of an equation whether it is taken although there is a rule, which says the others.
+    when: selects equations that the function takes although there is a rule, which takes the others.
     """
 
     def register(function: Spelling) -> Spelling:

@@ -95,7 +95,7 @@ class JaxWalker:
         return self._by_rule(eqn, operands)
 
     def _below(self, node: str) -> JaxWalker:
-        """The walk through what is a part of an equation."""
+        """The walk through a part of an equation."""
         return replace(self, names=NodeNames(f"{node}/"))
 
     def within(self, name: str) -> JaxWalker:

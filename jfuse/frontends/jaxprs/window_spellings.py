@@ -34,7 +34,7 @@ def _combine(jaxpr: Any, consts: Values, rank: int) -> Combine:
 
 @spells("reduce")
 def _reduce(*operands: Any, jaxpr: Any, dimensions: Sequence[int], consts: Values = (), **_: Any) -> Any:
-    """Arrays and as many first values -> what is left without the dimensions, elements in their order."""
+    """Arrays and as many first values -> arrays without the dimensions, reduced in the order of elements."""
     count = len(operands) // 2
     arrays, first = list(operands[:count]), operands[count:]
     for axis in sorted(dimensions, reverse=True):
@@ -74,7 +74,7 @@ def _reduce_xor(x: Any, *, axes: Sequence[int], **_: Any) -> Any:
 
 @spells("reduce_window")
 def _reduce_window(*operands: Any, jaxpr: Any, consts: Values = (), **how: Any) -> Any:
-    """Arrays and as many first values -> what the elements of each window give."""
+    """Arrays and as many first values -> arrays with one result for each window."""
     count = len(operands) // 2
     arrays, first = operands[:count], operands[count:]
     combine = _combine(jaxpr, consts, arrays[0].ndim)

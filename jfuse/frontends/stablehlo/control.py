@@ -14,7 +14,7 @@ from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.values import as_array
 
 _FOR_COMPILERS = frozenset({"shape_assertion", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
-"""Custom calls that give what they take, or nothing."""
+"""Custom calls that return their operands, or nothing."""
 
 
 @reads("sdy.mesh", "sdy.sharding_constraint")

@@ -53,7 +53,7 @@ class Module:
         return {str(ir.StringAttr(f.attributes["sym_name"]).value): f for f in module.body.operations}
 
     def __call__(self, *arguments: Any) -> list[Any]:
-        """The results of the main function for jax arrays. Raises ImportFailed for what has no reading."""
+        """The results of the main function for jax arrays. Raises ImportFailed for operators without a reader."""
         with self._context, ir.Location.unknown(self._context):
             main = self._functions["main"]
             missing = sorted(_operators(self._functions.values()) - READERS.keys() - _RETURNS)

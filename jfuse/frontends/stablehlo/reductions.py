@@ -1,4 +1,4 @@
-"""Reductions, windows and sorts of StableHLO: what their regions compute is found out by running them on numbers."""
+"""Reductions, windows and sorts of StableHLO: recognizes their regions by running them on numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REDUCE: Mapping[str, tuple[Callable[..., Any], float | None]] = {
     "and": (lax.reduce_and, True),
     "or": (lax.reduce_or, False),
 }
-"""jax's reduction, and what it begins with."""
+"""jax's reduction, and its neutral element."""
 _TWO: Mapping[str, Callable[..., Any]] = {"add": lax.add, "multiply": lax.mul, "maximum": lax.max, "minimum": lax.min}
 _RUNNING: Mapping[str, Callable[..., Any]] = {
     "add": lax.cumsum,
@@ -61,7 +61,7 @@ def _combination(reader: ModuleReader, op: Any) -> Callable[[Any, Any], list[Any
 
 
 def _is(value: Any, neutral: Any) -> bool:
-    """Whether a reduction begins with what changes nothing."""
+    """Whether a reduction begins with its neutral element."""
     if not isinstance(value, np.ndarray) or value.ndim:
         return False
     if np.isinf(neutral) and value.dtype.kind in "iu":

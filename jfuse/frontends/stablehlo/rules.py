@@ -1,4 +1,4 @@
-"""The registry of what reads StableHLO's operators: a function of the operator and its operands for each name."""
+"""The registry of readers of StableHLO's operators: a function of the operator and its operands for each name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 DIRECT = "convert the jax function itself: jfuse.convert(function, specs)"
-"""The remedy for what StableHLO says in a form that cannot be read."""
+"""The remedy for StableHLO that cannot be read."""
 
 
 class ModuleReader(Protocol):
@@ -30,7 +30,7 @@ READERS: dict[str, Read] = {}
 
 
 def reads(*names: str) -> Callable[[Read], Read]:
-    """Registers what reads operators of these names: (reader, operator, *operands) -> a result or a list of them."""
+    """Registers the reader of operators of these names: (reader, operator, *operands) -> a result or a list of them."""
 
     def register(function: Read) -> Read:
         for name in names:

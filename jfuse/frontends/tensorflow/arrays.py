@@ -1,4 +1,4 @@
-"""TensorArrays of TensorFlow 1: the handle is what is known of the array, the flow carries its rows as one tensor."""
+"""TensorArrays of TensorFlow 1: the handle has the array's static properties, the flow its rows as one tensor."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class _Branch:
 def _branched(
     walker: Walker, flag: Any, values: Sequence[Any], then: _Branch, other: _Branch, *, skip: int = 0
 ) -> Sequence[Any]:
-    """The results of one of two branches. skip: so many values come first that are no arguments of the functions."""
+    """The results of one of two branches. skip: number of leading values that are no arguments of the functions."""
     functions = [*then.functions, *other.functions]
     pending = [i for i, v in enumerate(values) if _is_pending(v)]
     values = _resolved_lists(walker, functions, values, values, pending, skip)
@@ -210,7 +210,7 @@ def _looped(
 ) -> Sequence[Any]:
     """Trace a while loop and return its results.
 
-    invariant: those that the body returns as they are. skip: so many come first that are no arguments of its function.
+    invariant: operands that the body returns unchanged. skip: number of leading ones that its function does not take.
     """
     states = _States.of(walker, body.functions, operands[skip:], always=True)
     # What the loop only passes on and is known now, is known inside.
@@ -248,7 +248,7 @@ def _looped(
 
 @dataclass(frozen=True)
 class _States:
-    """The variables that a branch or a loop is given, with what they hold at its start, and those that it writes."""
+    """The variables of a branch or a loop, with their values at its start, and those that it writes."""
 
     inputs: Mapping[Resource, Any]
     written: tuple[Resource, ...]
@@ -297,7 +297,7 @@ def _trace_call(
 ) -> Graph:
     """The graph of a body whose `variable` arguments are inputs; the other values are known inside.
 
-    The inputs of `states` follow as inputs, and what its written variables become as results.
+    The inputs of `states` follow as inputs, and the new values of its written variables as results.
     """
 
     def run(*inner: Var) -> Sequence[Any]:
@@ -313,7 +313,7 @@ def _trace_call(
 
 
 def _tensor(value: Any) -> Any:
-    """A result of a body as a tensor; resources and handles that it passes on are none, and are read by nobody."""
+    """A result of a body as a tensor; resources and handles that it passes on are none, and nothing reads them."""
     return np.zeros((), np.bool_) if isinstance(value, Resource | TensorArray) else value
 
 
@@ -322,7 +322,7 @@ def _is_pending(value: Any) -> bool:
 
 
 def _body_input(value: Any, *, known: bool = True) -> Var:
-    """An input for a body; where the value stays what it is, integers that may be shapes stay known."""
+    """An input for a body; if the value is invariant, integers that may be shapes stay known."""
     if isinstance(value, Var):
         return Var(active_trace().resolve(value.type), value=value.value if known else None)
     array = np.asarray(value)
@@ -333,7 +333,7 @@ def _body_input(value: Any, *, known: bool = True) -> Var:
 def _invariant_arguments(walker: Walker, body: str, before: int = 0) -> set[int]:
     """The arguments that a loop body returns unchanged, through Identity nodes alone.
 
-    before: so many arguments come first that it has no results for.
+    before: number of leading arguments without a result.
     """
     function = walker.library.functions[body]
     nodes = {n.name: n for n in function.node_def}
@@ -356,7 +356,7 @@ def _resolved_lists(
     pending: Sequence[int],
     skip: int = 0,
 ) -> list[Any]:
-    """Lists whose element type only the functions tell: walk them on `trial`, then start from zeros of that type."""
+    """Lists whose element type only the functions have: walk them on `trial`, then start from zeros of that type."""
     resolved, attempt = list(values), list(trial)
     if not pending:
         return resolved

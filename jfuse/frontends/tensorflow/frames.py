@@ -37,7 +37,7 @@ class BranchContext:
     depth: int = 0
 
     def is_within(self, other: BranchContext) -> bool:
-        """Whether whoever is here is in `other` as well."""
+        """Whether this context lies within `other`."""
         here: BranchContext | None = self
         while here is not None and here.depth > other.depth:
             here = here.parent
@@ -50,7 +50,7 @@ _UNCLEAR = BranchContext(depth=-1)  # branches meet in a way that no tf.cond mak
 
 @dataclass(frozen=True)
 class LoopVariable:
-    """A value that a loop carries: the Enter that starts it, and what the next turn gets."""
+    """A value that a loop carries: the Enter that starts it, and its value for the next turn."""
 
     enter: str
     following: Ref
@@ -58,7 +58,7 @@ class LoopVariable:
 
 @dataclass(eq=False)
 class TfFrame:
-    """One loop. `variables` by their Merge nodes; `condition` is what its LoopCond node reads."""
+    """One loop. `variables` by their Merge nodes; `condition` is the operand of its LoopCond node."""
 
     name: str
     parent: TfFrame | None
@@ -70,9 +70,9 @@ class TfFrame:
 
 @dataclass(eq=False)
 class Branching:
-    """Merge nodes that one If can stand for: equal predicate and context, and none needs another's result.
+    """Merge nodes that one If can replace: equal predicate and context, and none needs another's result.
 
-    results: by Merge node what it takes where the predicate is true, and where it is false.
+    results: by Merge node, its operands for a true and a false predicate.
     """
 
     context: BranchContext
@@ -142,7 +142,7 @@ class Frames:
         return self.kind(name) == "Merge" and self.kind(other) == "NextIteration"
 
     def _roots_with_turns(self) -> list[str]:
-        """Where an ordering starts: the results, and what live loops hand from turn to turn."""
+        """Roots of an ordering: the results, and the values that live loops carry from turn to turn."""
         turns = [n for n in self.nodes if n in self.live and self.kind(n) == "NextIteration"]
         return [n for n, _ in self.roots if n in self.nodes] + turns
 
@@ -306,7 +306,7 @@ _BROKEN = "load the model in TensorFlow and save it again: its control flow is n
 
 
 def ordered(roots: Iterable[str], needs: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """The names that `roots` need, each after what it needs itself; without recursion, as graphs are deep."""
+    """The names that `roots` need, each after its own needs; without recursion, as graphs are deep."""
     done: set[str] = set()
     open_: set[str] = set()
     for root in roots:
@@ -335,7 +335,7 @@ def _contains(outer: TfFrame | None, inner: TfFrame | None) -> bool:
 
 
 def _joined(contexts: Sequence[BranchContext]) -> BranchContext:
-    """The context of what needs values of all of these."""
+    """The context of a node that needs values of all of these."""
     deepest = max(contexts, key=lambda c: c.depth, default=ALWAYS)
     clear = all(c is not _UNCLEAR and deepest.is_within(c) for c in contexts)
     return deepest if clear else _UNCLEAR

@@ -1,4 +1,4 @@
-"""Signatures as graphs: the functions of all are walked, with what they hold."""
+"""Signatures as graphs: walks the functions of all, with their captures."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _import_one(
     resources: Mapping[Hashable, Any],
     shapes: InputShapes,
 ) -> tuple[tuple[Signature, tuple[Resource, ...]], list[str]]:
-    """The signature with the variables that are its states, and what is assumed of the ranks and sizes of inputs."""
+    """The signature with its state variables, and assumptions on the ranks and sizes of inputs."""
     symbols = SymbolNames()
     named = zip(function.inputs, signature.input_names, strict=True)
     assumed: list[str] = []
@@ -143,7 +143,7 @@ def _input(
     function: FunctionGraph,
     assumed: list[str],
 ) -> Var:
-    """An input.   assumed: is given what is taken for its rank, where neither the source nor its readers say it"""
+    """An input.   assumed: collects a note if neither the source nor the readers define its rank"""
     shape = shapes.of(name, argument.shape)
     if shape is None:
         ranks = sorted(InputRanks(function.library).of(function.nodes, argument.name))

@@ -1,7 +1,7 @@
 """Graphs with the control flow of TensorFlow 1 become graphs with While and If nodes and functions for their bodies.
 
-What the importer then walks has one form for loops and branches. The functions refer to results by number (`node:1`),
-not by the name of the result as TensorFlow's own do; nobody but the importer reads them.
+The importer then sees one form for loops and branches. The functions refer to results by number (`node:1`),
+not by the name of the result as TensorFlow's own do; only the importer reads them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def functional_library(graph_def: Any) -> Library:
 def functional_nodes(nodes: Sequence[Any], references: Sequence[str], library: Library) -> tuple[list[Any], list[str]]:
     """Nodes and references that give the same results, with While and If nodes for loops and branches of TensorFlow 1.
 
-    What these call is added to the library, which comes from `functional_library`. Linear in the number of nodes, for
+    Adds the called functions to the library, which comes from `functional_library`. Linear in the number of nodes, for
     each level of nesting.
     """
     functions = library.functions
@@ -45,9 +45,9 @@ def functional_nodes(nodes: Sequence[Any], references: Sequence[str], library: L
 def _rebuilt(
     nodes: Sequence[Any], references: Sequence[str], library: Library, builder: _Builder
 ) -> tuple[list[Any], list[str]]:
-    """The nodes, those that are needed rewritten, and what stands for the references.
+    """The nodes, with the needed ones rewritten, and the new references.
 
-    The others stay for what they write or assert.
+    The others stay for their writes and assertions.
     """
     frames = Frames(nodes, references, library.op_def)
     _refuse_writes(frames)
@@ -150,10 +150,10 @@ class _Builder:
 
 @dataclass(eq=False)
 class _Block:
-    """The nodes of one function: those of one frame in one context. `captures` are its arguments, by what they are.
+    """The nodes of one function: those of one frame in one context. `captures` are its arguments, by their tensors.
 
-    What a loop variable is in the body of its loop is written as its Merge node, what enters the loop as its Enter
-    node; whoever calls the function knows what to give for them.
+    A loop variable inside the body is written as its Merge node, a value that enters the loop as its Enter
+    node; the caller of the function passes the values for them.
     """
 
     frames: Frames
@@ -168,7 +168,7 @@ class _Block:
     _names: dict[object, str] = field(default_factory=dict)  # of the nodes that stand for Frames and Branchings
 
     def build(self, results: Sequence[Ref]) -> list[str]:
-        """Make every node that the results need; what stands for the results."""
+        """Make every node that the results need; return the new references of the results."""
         found = [self.reference(r) for r in results]
         while self._pending:
             name = self._pending.pop()
@@ -188,7 +188,7 @@ class _Block:
         return [self.captures.get(ref, f"unused_{i}") for i, ref in enumerate(captured)]
 
     def reference(self, ref: Ref) -> str:
-        """How a tensor is called in this block; what is not there yet will be made or captured."""
+        """The name of a tensor in this block; a missing tensor is made or captured."""
         name, index = self._source(ref)
         if self._is_local(name):
             self._pending.append(name)
@@ -250,7 +250,7 @@ class _Block:
         return name if index == 0 else f"{name}:{index}"
 
     def _name(self, what: TfFrame | Branching) -> str:
-        """The name of the node that stands for a loop or a branching in this block."""
+        """The name of the node of a loop or a branching in this block."""
         if what not in self._names:
             inside = what.name if isinstance(what, TfFrame) else next(iter(what.results))
             self._names[what] = self.builder.unique(inside.rpartition("/")[0] or inside)

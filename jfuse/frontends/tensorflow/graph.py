@@ -1,7 +1,7 @@
 """The one walk over a TensorFlow graph: each node's rule is called with variables or constants, and so lowers itself.
 
 Values on the way are Vars, NumPy arrays, Resources (captured variables) and PendingLists (lists whose element type is
-not known yet). Nodes are visited from the results backwards, so that what nobody needs is never looked at.
+not known yet). Nodes are visited from the results backwards, so unneeded nodes are never visited.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _REMEDY = "register a rule for it with @jfuse.lowers, or keep the op out of the 
 
 @dataclass(eq=False)
 class PendingList:
-    """A TensorList of which only the length and dtype are known; `element` is filled in by the first write."""
+    """A TensorList with known length and dtype only; `element` is filled in by the first write."""
 
     length: Dim
     dtype: DType
@@ -208,7 +208,7 @@ class Walker:
                 raise self.mistyped[operand]
 
     def _on_pending(self, node: Any, operands: list[Any]) -> list[Any]:
-        """Operands for a node that has a list of unknown elements among them: the first write tells what they are."""
+        """Operands for a node with a list of unknown elements: the first write determines their type."""
         if node.op == "Identity":
             return operands
         if not any(isinstance(o, PendingList) and o.element is None for o in operands):
@@ -343,7 +343,7 @@ class Walker:
 
 
 def handles(*ops: str) -> Callable[[Handler], Handler]:
-    """Register what the importer itself does with nodes of these ops."""
+    """Register the importer's own handler of nodes of these ops."""
 
     def register(handler: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(ops, handler))

@@ -15,7 +15,7 @@ Sizes = Sequence[int | None]
 class InputShapes:
     """Shapes by the input's name, None for a dimension that stays as it is.   batch: of all first dimensions left open
 
-    Raises ImportFailed for what is no size.
+    Raises ImportFailed for an invalid size.
     """
 
     shapes: Mapping[str, Sizes] = field(default_factory=dict)

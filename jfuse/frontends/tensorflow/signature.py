@@ -1,4 +1,4 @@
-"""One signature of a source: what of its function is imported, and how TensorFlow's own is had where that must run."""
+"""One signature of a source: the imported part of its function, and TensorFlow's own function to run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class FunctionInput:
 class FunctionGraph:
     """The nodes of a function, in jfuse's class of messages.
 
-    results: references to what it returns. captures: by the name that nodes refer to it, what the function holds; what
-    two functions hold is the same thing where these are equal. written: those that the function, or what it calls,
+    results: references to its results. captures: objects that the function holds, by the name that nodes use;
+    equal captures of two functions are one object. written: those that the function, or a function it calls,
     writes, by name.
     """
 

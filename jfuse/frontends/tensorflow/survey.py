@@ -15,7 +15,7 @@ from jfuse.tf_nodes.attributes import Library, called_functions, split_reference
 def with_missing_ops(
     error: LowerError, nodes: Sequence[Any], references: Sequence[str], library: Library, rules: Mapping[str, LowerRule]
 ) -> LowerError:
-    """The error, which then also tells of the other ops without a rule that the references may need."""
+    """The error, extended by the other ops without a rule that the references may need."""
     missing: dict[str, list[str]] = {}
     for op, place in _ops(nodes, references, library, "", set()):
         if op not in rules and op not in HANDLERS and op != "Identity" and op not in library.functions:

@@ -1,4 +1,4 @@
-"""Lookup tables of TensorFlow: what a table holds is read while the function is imported, as constants."""
+"""Lookup tables of TensorFlow: their contents are read at import, as constants."""
 
 from __future__ import annotations
 

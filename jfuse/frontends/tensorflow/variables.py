@@ -1,4 +1,4 @@
-"""Variables and tables as the importer sees them: which of them any function writes, and what they hold on the way.
+"""Variables and tables as the importer sees them: which of them any function writes, and their current values.
 
 A variable that is written is a value: each read gives the current one, each write sets it.
 """
@@ -42,7 +42,7 @@ _WRITE_PREFIXES = ("ResourceScatter", "ResourceApply", "ResourceSparseApply")
 
 @dataclass(eq=False)
 class Resource:
-    """A captured variable (or table). `array` is its value at import; None for what is not a variable.
+    """A captured variable (or table). `array` is its value at import; None for other resources.
 
     written: some function of the model may change it. variable: gives TensorFlow's own. handle: gives that of a table,
     as it was made.
@@ -109,7 +109,7 @@ class Variables:
         return Variables(self.live, self.read, {**self.current, **values}, self.tables, in_body=True)
 
     def computed(self, operands: Iterable[Any]) -> list[Resource]:
-        """The resources among `operands` that hold what was computed at run time, each once."""
+        """The resources among `operands` that hold values computed at run time, each once."""
         found = [o for o in operands if isinstance(o, Resource) and isinstance(self.current.get(o), Var)]
         return list(dict.fromkeys(found))
 
@@ -136,7 +136,7 @@ def is_write(op: str) -> bool:
 
 @dataclass
 class WriteAnalysis:
-    """Which arguments of which function are resources that it writes, itself or through what it calls."""
+    """Finds the resource arguments that each function writes, itself or through a call."""
 
     library: Library
     _known: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class WriteAnalysis:
         return {names[i] for i in found}
 
     def writers(self, nodes: Iterable[Any], given: Mapping[str, Any], live: frozenset[Resource]) -> list[str]:
-        """The names of the nodes that write a live variable, themselves or through what they call, in their order.
+        """The names of the nodes that write a live variable, themselves or through a call, in their order.
 
         given: the values of the placeholders or arguments, resources among them. Tables are always live.
         """
@@ -191,7 +191,7 @@ class WriteAnalysis:
         return list(dict.fromkeys(r for r in found if isinstance(r, Resource)))
 
     def written_operands(self, node: Any) -> set[int]:
-        """Positions of the operands that the node writes, itself or through what it calls."""
+        """Positions of the operands that the node writes, itself or through a call."""
         return {0} if is_write(node.op) else self._written_operands(node)
 
     def _written(self, nodes: Iterable[Any], positions: Mapping[str, int]) -> set[int]:

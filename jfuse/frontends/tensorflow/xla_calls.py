@@ -1,4 +1,4 @@
-"""Calls of StableHLO in TensorFlow graphs: what jax2tf makes of a jax function."""
+"""Calls of StableHLO in TensorFlow graphs, as jax2tf writes a jax function."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ EXAMPLES = (ExampleSizes(2, 24, 1), ExampleSizes(128, 192, 64), ExampleSizes(320
 class Arguments:
     """Example arguments of an export, the open sizes, and their names by leaf.
 
-    chosen: whether any size of the examples is no one's but ours.
+    chosen: whether jfuse chose any size of the examples.
     """
 
     positional: tuple[Any, ...]
@@ -50,7 +50,7 @@ def arguments_of(module: Any, specs: Any, dynamic_shapes: Any, sizes: ExampleSiz
     None where examples of these sizes are too large.
 
     A leaf is a tensor, an array, anything with `shape` (None or a symbol where it is open) and `dtype`, or a value that
-    is no tensor, which stays what it is.
+    is no tensor, which stays fixed.
     """
     from torch.utils import _pytree as tree
 

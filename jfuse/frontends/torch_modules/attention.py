@@ -92,7 +92,7 @@ def _by_heads(x: Any, heads: int, batch_first: bool) -> Any:
 
 
 def _mask(given: dict[str, Any], q: Any, k: Any) -> tuple[bool, Any]:
-    """Whether only earlier steps count, and what is added to scores f[b, heads, t, s] otherwise."""
+    """Whether only earlier steps count, and otherwise the mask that is added to scores f[b, heads, t, s]."""
     from torch.nn.functional import _canonical_mask
 
     def added(name: str) -> Any:

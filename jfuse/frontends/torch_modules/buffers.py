@@ -24,12 +24,12 @@ class WrittenBuffer(KeptValue):
 
 
 def is_write(spec: Any) -> bool:
-    """Whether a result of an exported program is what a buffer holds after the call."""
+    """Whether a result of an exported program is a buffer's new value."""
     return spec.kind.name in _WRITES
 
 
 def refuse_written_inputs(program: Any) -> None:
-    """Raise ImportFailed where a module writes to what it is given."""
+    """Raise ImportFailed if a module writes to its inputs."""
     specs = program.graph_signature.output_specs
     written = [str(spec.target or spec.arg.name) for spec in specs if spec.kind.name == "USER_INPUT_MUTATION"]
     if written:

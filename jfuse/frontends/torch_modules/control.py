@@ -1,4 +1,4 @@
-"""torch.cond, while_loop and scan: the IR's own branches and loops; what is known at conversion is known inside."""
+"""torch.cond, while_loop and scan: the IR's own branches and loops; constants stay known inside."""
 
 from __future__ import annotations
 

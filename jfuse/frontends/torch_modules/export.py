@@ -24,7 +24,7 @@ def exported_for(module: Any, specs: Any, dynamic_shapes: Any) -> tuple[Any, tup
 
     Open sizes need examples: where the module's code refuses small ones (windows over sound are hundreds of samples
     long, an encoder halves an image five times), larger and even ones are tried.
-    Raises ImportFailed where torch.export cannot make one, with what it says of the first examples.
+    Raises ImportFailed if torch.export fails, with its message for the first examples.
     """
     first: ImportFailed | None = None
     for sizes in EXAMPLES:

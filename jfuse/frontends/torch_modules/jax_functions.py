@@ -14,7 +14,7 @@ from jax.scipy import special
 from jfuse.base.errors import LowerError
 
 _NORMS = ("backward", "ortho", "forward")
-"""jnp.fft's names for what PyTorch numbers: a forward transform is not scaled, by the root of n, by n."""
+"""jnp.fft's names for PyTorch's numbers: a forward transform is not scaled, scaled by the root of n, or by n."""
 
 
 def _placed(x: Any, dim: int, function: Callable[[Any], Any]) -> Any:
@@ -41,7 +41,7 @@ def _c2c(x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
 
 
 def _as_strided(x: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
-    """Elements of what lies in memory row by row, as those do that PyTorch has just computed."""
+    """Elements of a contiguous tensor, row by row, as PyTorch's fresh results are."""
     places = np.full(1, storage_offset or 0)
     for count, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(count) * step

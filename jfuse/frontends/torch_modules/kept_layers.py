@@ -21,7 +21,7 @@ _SCHEMA = (
 
 @contextmanager
 def layers_kept() -> Iterator[None]:
-    """Within the `with` layers of torch.nn.LSTM, GRU and RNN call operators that stay whole in what is exported.
+    """Inside the `with` layers of torch.nn.LSTM, GRU and RNN call operators that stay whole in the export.
 
     They take any batch and any length, and compute as PyTorch does where they are called on tensors.
     """

@@ -29,7 +29,7 @@ def any_number_of_boxes() -> Iterator[None]:
 
 @contextmanager
 def _replaced(module_name: str, name: str, value: Any) -> Iterator[None]:
-    """A name of a module, where that is imported, stands for something else."""
+    """Replace an attribute of a module, if that is imported."""
     module = sys.modules.get(module_name)
     if module is None:
         yield

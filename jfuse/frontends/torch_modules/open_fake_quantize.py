@@ -1,4 +1,4 @@
-"""Fake quantization of tensors of open size: what its operators give, where PyTorch does not say so by itself."""
+"""Fake quantization of tensors of open size: result shapes that PyTorch does not infer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed sequences: as padded ones with their lengths in what is exported, padded again to the same size elsewhere."""
+"""Packed sequences: padded, with their lengths, in the export; padded again to the same size elsewhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PackedSizes:
 
 
 class _PaddedPacking:
-    """torch._VF for the functions that pack: what they pack stays a padded batch, time first."""
+    """torch._VF for the functions that pack: the result stays a padded batch, time first."""
 
     def __init__(self, original: Any) -> None:
         self._original = original
@@ -125,7 +125,7 @@ def _with_padded(owner: Any, name: str) -> Iterator[None]:
 
 @contextmanager
 def packed_to_full_size() -> Iterator[None]:
-    """Within the `with` what is packed is padded again to the steps that it had, as it is in the file."""
+    """Inside the `with` packed sequences are padded again to their full length, as in the file."""
     from torch.nn.utils import rnn as packing
 
     original = packing._VF

@@ -80,7 +80,7 @@ class Symbols:
 
 
 def _without_limits(dim: Dim) -> Dim:
-    """The dimension with X for each max(X, 0) in it, of which `dims.unclipped` takes the outermost alone."""
+    """The dimension with X for each max(X, 0) in it; `dims.unclipped` takes only the outermost."""
     if is_known(dim):
         return dim
 

@@ -1,4 +1,4 @@
-"""A module of PyTorch with what it takes, or an exported program, as a program with one signature for each."""
+"""A module of PyTorch with its specs, or an exported program, as a program with one signature for each."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ DEFAULT_KEY = "serving_default"
 
 @dataclass(frozen=True)
 class TorchSignature:
-    """A module with what it takes.
+    """A module with its arguments.
 
-    function: what computes it eagerly. inputs: the types of its tensors by name, in order. leaves: all its flat
+    function: computes it eagerly. inputs: the types of its tensors by name, in order. leaves: all its flat
     arguments, None in the place of each of these tensors, and `structure` how they form the arguments. program: what
     torch.export made of it. buffers: those that are states: the last of the inputs, and results as they are after.
     """
@@ -151,7 +151,7 @@ def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[A
 
 @dataclass(frozen=True)
 class _Export:
-    """A module, or the one of an exported program, and what it was exported to.
+    """A module, or the one of an exported program, and its export.
 
     plain: the program without operators that write in place. size_names: of open sizes, by argument.
     """
@@ -216,7 +216,7 @@ def _import_one(
 
 
 def _leaf(argument: Any) -> Any:
-    """None for a tensor; a number, a text, or _NOTHING for what is no tensor."""
+    """None for a tensor; else the number, the text, or _NOTHING."""
     kind = type(argument).__name__
     if kind == "TensorArgument":
         return None

@@ -64,7 +64,7 @@ class TorchWalker:
         return [self._result(r) for r in self._walk(program.graph_module, values)]
 
     def _looked_at(self, name: str, weights: Any) -> Any:
-        """The weights that a module holds under a name, looked at for NaNs."""
+        """The weights that a module holds under a name, checked for NaNs."""
         if isinstance(weights, np.ndarray):
             self.nans.look_at_constant(f"{name!r} of the module", weights)
         return weights
@@ -147,7 +147,7 @@ class TorchWalker:
         return found if isinstance(stated, list | tuple) else found[0]
 
     def _refuse_without_rule(self, module: Any, inputs: set[str]) -> None:
-        """Raise LowerError for all operators without a rule of what is not known at conversion."""
+        """Raise LowerError for all operators without a rule whose operands are not constant."""
         missing: dict[str, list[Any]] = {}
         for node in self._without_rule(module, lambda n: n.name in inputs):
             missing.setdefault(_name(node).removesuffix(".default"), []).append(node)
