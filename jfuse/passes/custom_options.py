@@ -15,9 +15,9 @@ Written = Callable[[], Mapping[str, Any] | bytes]
 
 
 def given_options(name: str, given: CustomOptions, attributes: Attributes, written: Written) -> bytes:
-    """What `custom_ops[name]` says: bytes as they are, attributes as TensorFlow's converter writes them.
+    """Encode `custom_ops[name]`: bytes as they are, attributes as TensorFlow's converter writes them.
 
-    attributes: what a function that was given is called with. written: what is written where nothing was given.
+    attributes: makes the argument of a user's function. written: makes the default, where the user names no options.
     """
     if callable(given):
         known = attributes()

@@ -56,13 +56,13 @@ def mode_of(state: State) -> StateMode:
 
 @dataclass(frozen=True)
 class RecurrenceOptions:
-    """What becomes of recurrences. Raises JfuseError where an option has none of its values.
+    """Options for recurrences. Raises JfuseError where an option has none of its values.
 
-    forms: for single ones, by their source as the report names it, the form that they take whatever the other options
-    say: "fused", "unrolled", "x4" (WHILE with four steps a turn), "x4in24" (in blocks of 24 steps).
+    forms: the form of single recurrences, by their source as the report names it. It overrides the other options.
+    "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of 24 steps).
     require: "proven" leaves fusions out that are only tested.
-    whiles: of a file that is quantized the sources of its WHILE operators, which stay WHILE unless an option asks for
-    another form; what was written step by step stays so. None for other sources.
+    whiles: when a file is quantized, the sources of its WHILE operators, which stay WHILE unless an option asks for
+    another form; unrolled steps stay unrolled. None for other sources.
     """
 
     recover: bool = True
@@ -85,8 +85,8 @@ class RecurrenceOptions:
         need_mapping("forms=", self.forms, '{"the source of a recurrence": "fused"}')
         for form in self.forms.values():
             if not isinstance(form, str) or _FORM.fullmatch(form) is None:
-                wanted = "fused, unrolled, x4 or x4in24, with at most 9999 steps a turn"
-                raise JfuseError("forms= has no such form", expected=wanted, found=shown(form))
+                forms_text = "fused, unrolled, x4 or x4in24, with at most 9999 steps a turn"
+                raise JfuseError("forms= has no such form", expected=forms_text, found=shown(form))
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class TfOpOptions:
 
 @dataclass(frozen=True)
 class QuantizationOptions:
-    """What is quantized, and with which data.
+    """The recipe of a quantization and its data.
 
-    recipe: None for nothing; calibration: as `CalibrationData` has it. known: `Statistics` of these data, which are
-    read again where the statistics lack something; None without any. measured: whether the file is run on them, so
-    that steps that harm it are left out, and the last biases make up for what its answers are off by on average.
+    recipe: None for no quantization. calibration: as `CalibrationData` has it. known: `Statistics` of these data, which
+    are read again where the statistics lack something; None without any. measured: whether to run the file on the data,
+    so that harmful steps are left out and the last biases correct the mean error of its answers.
     source_bytes: the size of the source where it is a file, else 0.
     """
 

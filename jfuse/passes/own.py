@@ -84,7 +84,7 @@ class Pass:
             return False
 
     def run(self, of: Of, ctx: Context) -> Of:
-        """What the pass makes of a graph or program, as it comes: nothing is checked here but matches of patterns."""
+        """Run the pass on a graph or program. Only matches of patterns are checked here."""
         if self.rule is not None:
             assert isinstance(of, Graph), "rewrites takes patterns on graphs alone"
             return self._by_rule(of, ctx)
@@ -141,7 +141,7 @@ class Pass:
         )
 
     def _tested(self, ctx: Context, match: Match, **bound: Any) -> Any:
-        """What the function makes of a match, compared with what stood there; a refusal goes to the report."""
+        """Call the function on a match and compare its results with the matched ones; a refusal goes to the report."""
         start = len(active_trace().eqns)
         try:
             results = as_users(self.function)(match, **bound)
@@ -163,17 +163,17 @@ class Pass:
             raise
         becomes = tuple(e.op.builtin for e in after.eqns if e.op.builtin is not None)
         why = "it is meant to compute something else" if self.comparison.changes else "nothing can be run"
-        told = Fusion(self.name, self.name, str(match.eqn.source), becomes, samples=0, error=0.0, unproven=why)
+        fusion = Fusion(self.name, self.name, str(match.eqn.source), becomes, samples=0, error=0.0, unproven=why)
         if proof is not None:
             verdict = proof.verdict
-            measured = replace(told, samples=proof.samples, error=proof.error, unproven="")
-            told = replace(measured, stopped=verdict.stopped, conditions=verdict.assumptions)
-        ctx.report.fused.append(told)
+            measured = replace(fusion, samples=proof.samples, error=proof.error, unproven="")
+            fusion = replace(measured, stopped=verdict.stopped, conditions=verdict.assumptions)
+        ctx.report.fused.append(fusion)
         return results
 
 
 def _between(match: Match, bound: Mapping[str, Any], after: Graph) -> tuple[Graph, Graph]:
-    """What stands at a match, and what comes instead, as graphs of the operands that the pattern binds."""
+    """Build two graphs over the operands that the pattern binds: the matched equations and their replacement."""
     eqns: list[Eqn] = []
     ends = dict.fromkeys(value for value in bound.values() if isinstance(value, Var))
     waiting, seen = [match.eqn], set[int]()
@@ -190,8 +190,8 @@ def _between(match: Match, bound: Mapping[str, Any], after: Graph) -> tuple[Grap
             elif maker is not None:
                 waiting.append(maker)
     made = {var for eqn in after.eqns for var in eqn.outputs}
-    given = [a for e in after.eqns for a in e.inputs] + list(after.outputs)
-    ends |= dict.fromkeys(a for a in given if isinstance(a, Var) and a not in made)
+    after_atoms = [a for e in after.eqns for a in e.inputs] + list(after.outputs)
+    ends |= dict.fromkeys(a for a in after_atoms if isinstance(a, Var) and a not in made)
     order = {id(eqn): place for place, eqn in enumerate(active_trace().eqns)}
     ranked = sorted(eqns, key=lambda eqn: order.get(id(eqn), len(order)))
     inputs, results = tuple(ends), match.eqn.outputs
@@ -235,14 +235,14 @@ def rewrites(
     default: False keeps it out of other conversions, for use through `passes=[…]`.
     """
     places: dict[_Place, str | None] = {"before": before, "after": after, "instead": instead}
-    given = [(place, of) for place, of in places.items() if of is not None]
+    places_named = [(place, of) for place, of in places.items() if of is not None]
     need_choice("on", on, ("graph", "program"))
-    if len(given) > 1:
-        raise RuleError("a pass stands at one place", found=", ".join(f"{p}={of!r}" for p, of in given))
+    if len(places_named) > 1:
+        raise RuleError("a pass stands at one place", found=", ".join(f"{p}={of!r}" for p, of in places_named))
     if patterns and on == "program":
         raise RuleError("patterns are looked for in graphs", found='on="program"')
     first: tuple[_Place, str] = ("after", "simplify")
-    place, of = given[0] if given else first
+    place, of = places_named[0] if places_named else first
 
     def register(function: Callable[..., Any]) -> Pass:
         rule = pattern_rule(function, patterns) if patterns else None
@@ -267,9 +267,9 @@ def passes_of(given: Sequence[object]) -> tuple[Pass, ...]:
     return tuple(p if isinstance(p, Pass) else rewrites(default=False)(_callable(p)) for p in given)
 
 
-def _callable(given: object) -> Callable[..., Any]:
-    if not callable(given):
+def _callable(candidate: object) -> Callable[..., Any]:
+    if not callable(candidate):
         raise JfuseError(
-            "passes= takes passes", found=shown(given), remedy="functions of graphs, plain or under @jfuse.rewrites"
+            "passes= takes passes", found=shown(candidate), remedy="functions of graphs, plain or under @jfuse.rewrites"
         )
-    return given
+    return candidate

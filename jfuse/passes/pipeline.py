@@ -94,7 +94,7 @@ class Stage:
 
     @property
     def remedy(self) -> str:
-        """What to do about a graph that the pass has spoilt."""
+        """The remedy for a graph that the pass has made invalid."""
         return "report this model" if self.is_ours else "mend the pass: it gives a whole graph, of equal results"
 
 
@@ -255,7 +255,7 @@ def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[Pipelin
 
 
 def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
-    """What `scan_to_loops` and `simplify` make of a graph; nothing is reported."""
+    """Run `scan_to_loops` and `simplify` on a graph without a report."""
     apart = replace(ctx, report=Report())
     if not compact:
         return Lowered(simplify(scan_to_loops(graph, apart), apart))
@@ -310,7 +310,7 @@ def run_pipeline(
 
 @dataclass(frozen=True)
 class _Checks:
-    """What is checked after a pass: graphs that are not among those `checked` before, with `types` or bindings only.
+    """The checks after a pass, on graphs that are not among those `checked` before: with `types`, or bindings only.
 
     before: the passes before it. held: of a user's pass, the promises of these that held before it.
     """
@@ -350,7 +350,7 @@ def _step(step: Stage, program: Program, ctx: Context, checks: _Checks) -> Progr
 
 
 def _result(step: Stage, of: Of, ctx: Context) -> Of:
-    """What a pass makes of a graph or program; raises JfuseError where it is none."""
+    """Run a pass on a graph or program. Raises JfuseError where it returns something else."""
     with nullcontext() if is_ours(step.run) or step.own is not None else users_code():
         result = step.run(of, ctx)
     if not isinstance(result, type(of)):

@@ -38,8 +38,8 @@ def _first(graph: Graph, breaks: Callable[[Eqn], bool]) -> Eqn | None:
 
 
 def _dead(graph: Graph, ctx: Context, states: int) -> Eqn | None:
-    kept = {id(eqn) for eqn in eliminate_dead_code(graph).eqns}
-    return next((eqn for eqn in graph.eqns if id(eqn) not in kept), None)
+    live = {id(eqn) for eqn in eliminate_dead_code(graph).eqns}
+    return next((eqn for eqn in graph.eqns if id(eqn) not in live), None)
 
 
 def _debugged(graph: Graph, ctx: Context, states: int) -> object | None:

@@ -55,7 +55,7 @@ def _is_same(a: Atom, b: Atom) -> bool:
 
 
 def _free(eqns: Sequence[Eqn], results: Sequence[Atom]) -> list[Var]:
-    """What equations read, or give as results, and do not make."""
+    """List variables that equations read, or return as results, without making them."""
     made = {v for e in eqns for v in e.outputs}
     return [a for a in (*(a for e in eqns for a in e.inputs), *results) if isinstance(a, Var) and a not in made]
 
@@ -78,7 +78,7 @@ def _connected(
                 group[root(id(atom))] = root(id(eqn.outputs[0])) if eqn.outputs else root(id(atom))
     for a, b in pairs:
         group[root(id(a))] = root(id(b))
-    found: dict[int, list[tuple[Atom, Atom]]] = {}
+    groups: dict[int, list[tuple[Atom, Atom]]] = {}
     for pair in pairs:
-        found.setdefault(root(id(pair[0])), []).append(pair)
-    return list(found.values())
+        groups.setdefault(root(id(pair[0])), []).append(pair)
+    return list(groups.values())

@@ -72,14 +72,14 @@ class Rewriting:
 
     @cached_property
     def _compared(self) -> frozenset[Atom]:
-        found: set[Atom] = set()
+        compared: set[Atom] = set()
         for eqn in reversed(self._graph.eqns):
-            if switch_of(eqn) in _COMPARISONS or (_is_elementwise(eqn) and found.intersection(eqn.outputs)):
-                found.update(a for a in eqn.inputs if isinstance(a, Var) and a.type.dtype.is_float)
-        return frozenset(found)
+            if switch_of(eqn) in _COMPARISONS or (_is_elementwise(eqn) and compared.intersection(eqn.outputs)):
+                compared.update(a for a in eqn.inputs if isinstance(a, Var) and a.type.dtype.is_float)
+        return frozenset(compared)
 
     def current(self, var: Var) -> Atom:
-        """What stands for a Var of an equation that was visited."""
+        """Return the replacement of a variable of a visited equation, or the variable."""
         return self._replaced.get(var, var)
 
     def need_fitting(self, eqn: Eqn, results: Sequence[Any]) -> None:
@@ -96,9 +96,9 @@ class Rewriting:
         """The sizes of a result that data decide in the equation, and that its replacement knows."""
         if not self._refines or old.type.rank != new.type.rank:
             return {}
-        given = symbols_in(tuple(a.type.shape for a in (*eqn.inputs, *self._graph.inputs) if a is not None))
+        symbols = symbols_in(tuple(a.type.shape for a in (*eqn.inputs, *self._graph.inputs) if a is not None))
         pairs = zip(old.type.shape, new.type.shape, strict=True)
-        return {str(d): e for d, e in pairs if {str(d)} == symbols_of(d) - given and symbols_of(e) <= given}
+        return {str(d): e for d, e in pairs if {str(d)} == symbols_of(d) - symbols and symbols_of(e) <= symbols}
 
     def run(self, visit: Visit) -> Graph:
         """The graph with each equation kept or replaced as `visit` says; the old object where nothing was replaced."""

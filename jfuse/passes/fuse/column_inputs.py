@@ -46,12 +46,12 @@ def _chain(atom: Atom | None, made_by: Mapping[Var, Eqn]) -> _Chain | None:
         if _repeats_columns(eqn):
             assert isinstance(eqn.inputs[0], Var)
             return eqn.inputs[0], (eqn, *reversed(after))
-        given = [a for a in eqn.inputs if isinstance(a, Var)]
+        variables = [a for a in eqn.inputs if isinstance(a, Var)]
         fixed = [a for a in eqn.inputs if isinstance(a, Const)]
-        if not eqn.op.elementwise or len(given) != 1 or any(a.array.size > 1 for a in fixed):
+        if not eqn.op.elementwise or len(variables) != 1 or any(a.array.size > 1 for a in fixed):
             return None
         after.append(eqn)
-        (atom,) = given
+        (atom,) = variables
     return None
 
 

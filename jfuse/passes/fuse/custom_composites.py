@@ -25,16 +25,16 @@ Attributes = Mapping[str, Any]
 Types = Sequence[TensorType]
 
 
-def as_custom(eqn: Eqn, given: CustomOptions) -> Sequence[Var]:
+def as_custom(eqn: Eqn, requested: CustomOptions) -> Sequence[Var]:
     """The results of a custom operator for a composite, whose body says what it computes, recorded in the active trace.
 
-    given: its options; None for those that its kernel reads, where one is known, or the attributes of the annotation.
+    requested: its options; None for those that its kernel reads, or else all attributes of the annotation.
     Raises LowerError where the annotation lacks what the kernel reads, or the kernel has other operands or results.
     """
     name = eqn.params["name"]
     attributes = {key: value for key, value in eqn.params["attributes"] if key != _MARK}
     kernel = _KERNELS.get(name, _Kernel(dict))
-    options = given_options(name, given, lambda: attributes, lambda: kernel.written(eqn, attributes))
+    options = given_options(name, requested, lambda: attributes, lambda: kernel.written(eqn, attributes))
     types = tuple(out.type for out in eqn.outputs)
     op = CustomOp(name.removeprefix(_ADDONS), types, stands_for=eqn.bodies[0])
     return active_trace().append(op, eqn.inputs, types, {"options": options, "version": 1})
@@ -92,11 +92,11 @@ def _only(**kinds: type) -> Callable[[Attributes], Attributes]:
     """The attributes of these names; TypeError where one is of another type."""
 
     def chosen(attributes: Attributes) -> Attributes:
-        found = {name: attributes[name] for name in kinds}
-        wrong = [name for name, kind in kinds.items() if type(found[name]) is not kind]
+        options = {name: attributes[name] for name in kinds}
+        wrong = [name for name, kind in kinds.items() if type(options[name]) is not kind]
         if wrong:
             raise TypeError(", ".join(wrong))
-        return found
+        return options
 
     return chosen
 
@@ -125,8 +125,10 @@ def _makes_ngrams(operands: Types, results: Types, _: Attributes) -> bool:
 def _projects(operands: Types, results: Types, attributes: Attributes) -> bool:
     if (len(operands), len(results)) != (2, 1) or not _is_text(operands[0]) or not operands[1].dtype.is_integer:
         return False
-    (found,) = results
-    return found.dtype.is_float and found.rank == 2 and same(found.shape[1], len(attributes["hash_seed"])) is not False
+    (result,) = results
+    return (
+        result.dtype.is_float and result.rank == 2 and same(result.shape[1], len(attributes["hash_seed"])) is not False
+    )
 
 
 def _is_of_two(operands: Types, results: Types, _: Attributes) -> bool:

@@ -57,11 +57,11 @@ def fuse(graph: Graph, ctx: Context) -> Graph:
 
     Bodies that are put in place are searched for recurrences, as the graph itself was before.
     """
-    return _fuse(graph, ctx, _Standing(graph.inputs))
+    return _fuse(graph, ctx, _Enclosure(graph.inputs))
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _Enclosure:
     """Where a graph stands. inputs: its own, where it is a signature's. in_loop: whether it is the body of a loop.
 
     table: what looks something up in a table there.
@@ -72,13 +72,13 @@ class _Standing:
     table: Eqn | None = None
 
 
-def _fuse(graph: Graph, ctx: Context, place: _Standing) -> Graph:
-    place = replace(place, table=table_lookup(graph) or place.table)
-    graph = _with_fused_bodies(graph, ctx, place)
+def _fuse(graph: Graph, ctx: Context, enclosure: _Enclosure) -> Graph:
+    enclosure = replace(enclosure, table=table_lookup(graph) or enclosure.table)
+    graph = _with_fused_bodies(graph, ctx, enclosure)
     while any(eqn.op is composite for eqn in graph.eqns):  # bodies that are put in place may hold some
         sizes: dict[str, Dim] = {}
-        graph = rename_dims(_resolved(graph, ctx, place, sizes), sizes)
-        place = place if place.inputs is None else replace(place, inputs=graph.inputs)
+        graph = rename_dims(_resolved(graph, ctx, enclosure, sizes), sizes)
+        enclosure = enclosure if enclosure.inputs is None else replace(enclosure, inputs=graph.inputs)
     return graph
 
 
@@ -90,17 +90,17 @@ class _SizesFound(Exception):
         self.sizes = sizes
 
 
-def _with_fused_bodies(graph: Graph, ctx: Context, place: _Standing) -> Graph:
+def _with_fused_bodies(graph: Graph, ctx: Context, enclosure: _Enclosure) -> Graph:
     """The graph with what loops and branches hold resolved."""
 
     def visit(eqn: Eqn) -> Eqn:
-        inside = _Standing(in_loop=place.in_loop or eqn.op in (scan, while_))
+        inside = _Enclosure(in_loop=enclosure.in_loop or eqn.op in (scan, while_))
         return eqn if eqn.op is composite else with_new_bodies(eqn, lambda body: _fuse(body, ctx, inside))
 
     return replace(graph, eqns=tuple(map(visit, graph.eqns)))
 
 
-def _resolved(graph: Graph, ctx: Context, place: _Standing, sizes: dict[str, Dim]) -> Graph:
+def _resolved(graph: Graph, ctx: Context, enclosure: _Enclosure, sizes: dict[str, Dim]) -> Graph:
     """The graph with each composite replaced, but for those that first need `sizes` put in, which are added."""
     counts = use_counts(graph)
 
@@ -110,11 +110,11 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing, sizes: dict[str, Dim
         if eqn.params["name"] in ctx.tf_ops.custom_ops:
             return as_custom(eqn, ctx.tf_ops.custom_ops[eqn.params["name"]])
         if eqn.params["name"] in ctx.target.composites and ctx.recipe is None:
-            return as_target_composite(eqn, _fuse(eqn.bodies[0], ctx, place))
+            return as_target_composite(eqn, _fuse(eqn.bodies[0], ctx, enclosure))
         rule = ctx.rules.fuses.get(eqn.params["name"])
         if rule is not None:
             try:
-                return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx, place)
+                return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx, enclosure)
             except NotFused as refusal:
                 ctx.report.refused.append(Refusal.of(refusal, eqn.params["name"], rule.name, eqn.source))
             except _SizesFound as found:
@@ -124,7 +124,7 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing, sizes: dict[str, Dim
             _refuse_stub(eqn)
             missing = NotFused("no_rule", want=f"a rule for {eqn.params['name']!r}")
             ctx.report.refused.append(Refusal.of(missing, eqn.params["name"], "fuse", eqn.source))
-        return inline(_opened(eqn, ctx, place), atoms(eqn))
+        return inline(_opened(eqn, ctx, enclosure), atoms(eqn))
 
     return rewrite(graph, visit)
 
@@ -148,15 +148,15 @@ def _refuse_stub(eqn: Eqn) -> None:
     )
 
 
-def _opened(eqn: Eqn, ctx: Context, place: _Standing) -> Graph:
+def _opened(eqn: Eqn, ctx: Context, enclosure: _Enclosure) -> Graph:
     """The body of a composite that stays unfused, with its constant operands put in and recurrences recovered in it."""
     (body,) = eqn.bodies
     body = rewrite(_with_constants(body, eqn), folded)
     if dict(eqn.params["attributes"]).get("one_step"):
         return rewrite(body, _straightened)  # straight code again, as it was before it was read as a loop
     if eqn.params["name"] not in ctx.rules.recovers:  # what was proposed and refused would only be proposed again
-        body = ctx.sub.recover(body, ctx, not place.in_loop)
-    return _with_fused_bodies(body, ctx, place)
+        body = ctx.sub.recover(body, ctx, not enclosure.in_loop)
+    return _with_fused_bodies(body, ctx, enclosure)
 
 
 def _straightened(eqn: Eqn) -> Sequence[Any] | None:
@@ -170,18 +170,20 @@ def _straightened(eqn: Eqn) -> Sequence[Any] | None:
     return [*results[: len(carries)], *collected]
 
 
-def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, place: _Standing) -> list[Atom]:
+def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, enclosure: _Enclosure) -> list[Atom]:
     """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
-    masks = Masks(ctx, atoms(eqn), active_trace().eqns, place.inputs)
-    recognized, given = recorded(eqn, rule, is_read, masks)
+    masks = Masks(ctx, atoms(eqn), active_trace().eqns, enclosure.inputs)
+    recognized, returned = recorded(eqn, rule, is_read, masks)
     is_recurrence = any(map(keeps_state, recognized.eqns))
     replacement = in_cells_of_target(recognized, ctx)
-    sizes = lost_sizes(eqn, replacement, given)
-    need(not sizes or place.inputs is not None, "result_type", want="sizes that the body knows, in a loop", got=sizes)
+    sizes = lost_sizes(eqn, replacement, returned)
+    need(
+        not sizes or enclosure.inputs is not None, "result_type", want="sizes that the body knows, in a loop", got=sizes
+    )
     # In each turn the states would be written and read back, and the op keeps others from being delegated: measured,
     # plain ops are 1.5 to 3 times as fast at 16 to 256 units.
     alone = [e.op.name for e in replacement.eqns if keeps_state(e) and "time_major" not in e.params]
-    need(not (place.in_loop and alone), "state_in_a_loop", want="whole sequences in the body of a loop", got=alone)
+    need(not (enclosure.in_loop and alone), "state_in_a_loop", want="whole sequences in the body of a loop", got=alone)
     dynamic = _dynamic_before(replacement, atoms(eqn), ctx)
     need(
         dynamic is None,
@@ -189,12 +191,12 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         want="sizes that LiteRT knows at allocation",
         got=dynamic and place_of(dynamic),
     )
-    needs_table = place.table is not None and any(map(has_open_state, replacement.eqns))
+    needs_table = enclosure.table is not None and any(map(has_open_state, replacement.eqns))
     need(
         not needs_table,
         "table_beside_fused",
         want="no table in a graph with an open batch",
-        got=place.table and place_of(place.table),
+        got=enclosure.table and place_of(enclosure.table),
     )
     lacking = [why for e in replacement.eqns if keeps_state(e) and (why := why_no_state_tensor(e, ctx)) is not None]
     need(not lacking, "target", want=f"operators that a file for {ctx.target.name} may hold", got="; ".join(lacking))
@@ -204,10 +206,10 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     is_judged = not asked_for[ctx.recurrence.prefer] and form != FUSED
     costs = None
     if is_judged or is_recurrence:
-        costs = _costs(eqn, replacement, given, is_read, ctx)
+        costs = _costs(eqn, replacement, returned, is_read, ctx)
     if costs is not None and is_judged:
         costs.need_worth(ctx.recurrence.prefer)
-    proof, unproven = _proof_or_trust(eqn, rule, is_read, replacement, given, masks)
+    proof, unproven = _proof_or_trust(eqn, rule, is_read, replacement, returned, masks)
     stopped = proof.verdict.stopped or unproven
     needs_proof = ctx.recurrence.require == "proven"
     need(not (needs_proof and stopped), "only_tested", want="a proof for all inputs", got=stopped)
@@ -235,7 +237,7 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         )
     )
     _assume_steps(replacement, ctx)
-    results = dict(zip(given, inline(replacement, atoms(eqn)), strict=True))
+    results = dict(zip(returned, inline(replacement, atoms(eqn)), strict=True))
     # A result that the rule leaves out stands for itself: nothing reads it.
     return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
 
@@ -243,24 +245,26 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
 def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> Eqn | None:
     """The first equation before the fused ops of a replacement that has a run-time shape, in the file as well."""
     before = active_trace().eqns
-    found = dynamic_before_replacement(before, replacement, args)
-    if found is None:
+    dynamic = dynamic_before_replacement(before, replacement, args)
+    if dynamic is None:
         return None
     with recording() as trace:
         results = inline(replacement, args)
-    wanted = tuple(r for r in results if isinstance(r, Var))
+    results_read = tuple(r for r in results if isinstance(r, Var))
     eqns = (*before, *trace.eqns)
     made = {out for eqn in eqns for out in eqn.outputs}
-    given = dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made)
+    free = dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made)
     # Most of what is sized at run time here will not be: loops and their zeros are spelled in other ways by then.
-    file = ctx.sub.as_lowered(Graph(replacement.name, tuple(given), eqns, wanted), ctx, False).graph
+    file = ctx.sub.as_lowered(Graph(replacement.name, tuple(free), eqns, results_read), ctx, False).graph
     return next((d for e in file.eqns if (d := dynamic_before_fused(file, e)) is not None), None)
 
 
-def _costs(eqn: Eqn, replacement: Graph, given: Sequence[int], is_read: Sequence[bool], ctx: Context) -> Costs | None:
-    """What the body of a composite and its replacement cost, of both only the results that are read."""
-    read = [k for k, i in enumerate(given) if is_read[i]]
-    body = _only(_with_constants(eqn.bodies[0], eqn), [given[k] for k in read])
+def _costs(
+    eqn: Eqn, replacement: Graph, returned: Sequence[int], is_read: Sequence[bool], ctx: Context
+) -> Costs | None:
+    """Compute the costs of a composite's body and of its replacement, for the results that are read alone."""
+    read = [k for k, i in enumerate(returned) if is_read[i]]
+    body = _only(_with_constants(eqn.bodies[0], eqn), [returned[k] for k in read])
     return Costs.of(body, _only(_with_constants(replacement, eqn), read), ctx)
 
 
@@ -286,11 +290,11 @@ def _assume_steps(replacement: Graph, ctx: Context) -> None:
 
 
 def _proof_or_trust(
-    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, returned: Sequence[int], masks: Masks
 ) -> tuple[Proof, str]:
     """The proof of a replacement and "", or an empty one and why none can be had, where the rule is to be trusted."""
     try:
-        return _proof(eqn, rule, is_read, replacement, given, masks), ""
+        return _proof(eqn, rule, is_read, replacement, returned, masks), ""
     except NotFused as refusal:
         if not rule.trust or refusal.condition not in _UNPROVABLE:
             raise
@@ -301,25 +305,25 @@ _UNPROVABLE = frozenset({"body_not_executable", "replacement_not_executable", "s
 
 
 def _proof(
-    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, returned: Sequence[int], masks: Masks
 ) -> Proof:
     """The proof of a replacement: as it is, or without the rounding of constants, the rule's own or the source's."""
     known = _known(eqn, masks)
     try:
-        return _proved(eqn, rule, replacement, given, known)
+        return _proved(eqn, rule, replacement, returned, known)
     except NotFused as refusal:
         if refusal.condition != "not_equal":
             raise
     try:
-        return _proved_unrounded(eqn, rule, is_read, replacement, given, masks)
+        return _proved_unrounded(eqn, rule, is_read, replacement, returned, masks)
     except NotFused:
-        return _proved(eqn, rule, replacement, given, known, ROUNDED)
+        return _proved(eqn, rule, replacement, returned, known, ROUNDED)
 
 
 def _known(eqn: Eqn, masks: Masks) -> KnownOperands:
-    """What is known of a composite's operands: constants, broadcast ones too, and the masks that a rule asked for."""
-    found = {i: constant_behind(a, active_trace().producer) for i, a in enumerate(atoms(eqn)) if isinstance(a, Var)}
-    return KnownOperands(_constants(eqn), masks.asked, {i: held for i, held in found.items() if held is not None})
+    """Collect the constant operands of a composite, broadcast ones too, and the masks that a rule asked for."""
+    constants = {i: constant_behind(a, active_trace().producer) for i, a in enumerate(atoms(eqn)) if isinstance(a, Var)}
+    return KnownOperands(_constants(eqn), masks.asked, {i: held for i, held in constants.items() if held is not None})
 
 
 def _constants(eqn: Eqn) -> list[np.ndarray | None]:
@@ -327,7 +331,7 @@ def _constants(eqn: Eqn) -> list[np.ndarray | None]:
 
 
 def _proved_unrounded(
-    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, returned: Sequence[int], masks: Masks
 ) -> Proof:
     """The proof of what a rule makes in f64, of which the replacement must be the rounded form."""
     wide = widened(eqn)
@@ -337,16 +341,16 @@ def _proved_unrounded(
         raise NotFused("not_equal", want="a rule that takes f64") from error
     need(rounds_to(exact, replacement), "not_equal", want="the same ops in f64 and in f32")
     known = replace(_known(eqn, masks), constants=_constants(wide))
-    return _proved(wide, rule, exact, given, known)
+    return _proved(wide, rule, exact, returned, known)
 
 
 def _proved(
     eqn: Eqn,
     rule: FuseRule,
     replacement: Graph,
-    given: Sequence[int],
+    returned: Sequence[int],
     known: KnownOperands,
     tolerance: float = TOLERANCE,
 ) -> Proof:
-    body = _only(eqn.bodies[0], given)
+    body = _only(eqn.bodies[0], returned)
     return prove(body, replacement, known, rule.claims, tolerance=tolerance, for_all=True)

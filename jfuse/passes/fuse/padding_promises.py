@@ -35,14 +35,14 @@ class Masks:
         counts: its value where a step counts.
         """
         made = producers(self.eqns)
-        found = padding_of(self.atoms[place], axis, made)
-        side = found.side
+        padding = padding_of(self.atoms[place], axis, made)
+        side = padding.side
         if side is None and self.ctx.recurrence.padding is not None and self.inputs is not None:
-            in_numbers = DType.bool not in (self.atoms[place].type.dtype, found.root.type.dtype)
-            if in_numbers and found.root not in self.inputs:
+            in_numbers = DType.bool not in (self.atoms[place].type.dtype, padding.root.type.dtype)
+            if in_numbers and padding.root not in self.inputs:
                 return None  # what a model computes may be any number: the weights of an attention, for one
-            side = found.promised(self.ctx.recurrence.padding, counts)
-            promise = self._promise(found, counts, self.ctx.recurrence.padding, self.inputs)
+            side = padding.promised(self.ctx.recurrence.padding, counts)
+            promise = self._promise(padding, counts, self.ctx.recurrence.padding, self.inputs)
             self._promises.append(replace(promise, in_numbers=in_numbers))
         if side is not None:
             self.asked[place] = Padded(axis, side)
@@ -56,11 +56,11 @@ class Masks:
                 report.assumptions.append(str(promise))
                 report.promises.append(promise)
 
-    def _promise(self, found: Padding, counts: bool, side: str, inputs: Sequence[Var]) -> PaddingPromise:
-        known = Graph("mask", tuple(inputs), tuple(self.eqns), (found.root,))
+    def _promise(self, padding: Padding, counts: bool, side: str, inputs: Sequence[Var]) -> PaddingPromise:
+        known = Graph("mask", tuple(inputs), tuple(self.eqns), (padding.root,))
         eqns = live_eqns(known, known.outputs)
         read = {a for a in (*known.outputs, *(a for eqn in eqns for a in eqn.inputs)) if isinstance(a, Var)}
         graph = Graph("mask", tuple(v for v in inputs if v in read), eqns, known.outputs)
-        made_by = producers(graph).get(found.root) if isinstance(found.root, Var) else None
+        made_by = producers(graph).get(padding.root) if isinstance(padding.root, Var) else None
         source = "an input" if made_by is None else str(made_by.source)
-        return PaddingPromise(side, found.axis, graph, source, counts ^ found.negated)
+        return PaddingPromise(side, padding.axis, graph, source, counts ^ padding.negated)

@@ -34,9 +34,9 @@ _PACKAGE = "jfuse."
 
 @dataclass(frozen=True)
 class Cost:
-    """What one invoke of a graph costs: operators that are run, bytes of constants, and about how many microseconds.
+    """The cost of one invoke of a graph: operators that run, bytes of constants, and estimated microseconds.
 
-    loops: whether some of the operators are run in loops. form: the fastest of these loops, "" where there are none.
+    loops: whether some of the operators run in loops. form: the fastest form of these loops, "" without loops.
     forms: the microseconds in each form of the loop, where there is one.
     """
 
@@ -90,7 +90,7 @@ class Costs:
         compare(self.plain, self.fused, prefer)
 
     def speed(self, is_asked_for: bool) -> Speed | None:
-        """What the report says of a recurrence.   is_asked_for: also where speed is preferred"""
+        """Compare the times of the two forms for the report.   is_asked_for: also where speed is preferred"""
         if not self.plain.form:
             return None
         fused, plain = self.fused.microseconds, self.plain.microseconds
@@ -131,13 +131,13 @@ def _writers(eqn: Eqn) -> int:
 
 def _constant_bytes(graph: Graph) -> int:
     """The bytes of the constants of a graph and its bodies, each memory once."""
-    found = {a.memory: a.array.nbytes for a in _constants(graph)}
-    return sum(found.values())
+    sizes = {a.memory: a.array.nbytes for a in _constants(graph)}
+    return sum(sizes.values())
 
 
 def _constants(graph: Graph) -> list[Const]:
-    found = [a for eqn in graph.eqns for a in eqn.inputs if isinstance(a, Const) and a.array.dtype != object]
-    return found + [a for eqn in graph.eqns for body in eqn.bodies for a in _constants(body)]
+    constants = [a for eqn in graph.eqns for a in eqn.inputs if isinstance(a, Const) and a.array.dtype != object]
+    return constants + [a for eqn in graph.eqns for body in eqn.bodies for a in _constants(body)]
 
 
 def plain_microseconds(eqn: Eqn, machine: str = ANY_MACHINE) -> float:

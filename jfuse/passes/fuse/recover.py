@@ -49,8 +49,8 @@ def recover_activations(graph: Graph) -> Graph:
     pointwise = Pointwise(graph)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        found = pointwise.visit(eqn)
-        return None if found is None else [found]
+        activation = pointwise.visit(eqn)
+        return None if activation is None else [activation]
 
     graph = rewrite(graph, visit)
     eqns = tuple(e if e.op is composite else with_new_bodies(e, recover_activations) for e in graph.eqns)
@@ -88,18 +88,18 @@ def _decided(eqn: Eqn, known: Known) -> Eqn:
     first = eqn.params["consts"] + eqn.params["carries"]
     values = {i: constant_of(a, known) for i, a in enumerate(eqn.inputs) if i >= first and a is not None}
     flat = {i: v.reshape(-1) for i, v in values.items() if v is not None and 0 < v.size <= _LARGEST}
-    found = {i: v[:1].reshape(()) for i, v in flat.items() if (v == v[0]).all()}
-    step, _ = settled(body, {body.inputs[i]: value for i, value in found.items()})
-    left = [i for i in range(len(eqn.inputs)) if i not in found or is_used(step, body.inputs[i])]
+    constants = {i: v[:1].reshape(()) for i, v in flat.items() if (v == v[0]).all()}
+    step, _ = settled(body, {body.inputs[i]: value for i, value in constants.items()})
+    left = [i for i in range(len(eqn.inputs)) if i not in constants or is_used(step, body.inputs[i])]
     step = replace(step, inputs=tuple(step.inputs[i] for i in left))
     return replace(eqn, inputs=tuple(eqn.inputs[i] for i in left), bodies=(step,))
 
 
 def _read_trained(eqn: Eqn, ctx: Context) -> Sequence[Any] | None:
     """The same of a scan with ranges of training in its step, where these are to become parameters."""
-    found = without_ranges(eqn) if ctx.recipe is not None and ctx.recipe.needs_ranges else None
-    results = None if found is None else _read(found[0], replace(ctx, report=Report()))
-    return None if found is None or results is None else rounded_results(results, found[1])
+    exact = without_ranges(eqn) if ctx.recipe is not None and ctx.recipe.needs_ranges else None
+    results = None if exact is None else _read(exact[0], replace(ctx, report=Report()))
+    return None if exact is None or results is None else rounded_results(results, exact[1])
 
 
 def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | None:
@@ -116,14 +116,14 @@ def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | 
     step = Step(normal, one_step=one_step)
     for name, rule in ctx.rules.readers():
         try:
-            found = rule(step)
+            proposal = rule(step)
             if step.mask is not None:
-                found = with_mask(found, step.mask, step.body.inputs, step.carries)
+                proposal = with_mask(proposal, step.mask, step.body.inputs, step.carries)
         except NotFused as refusal:
             refusals.append((refusal, rule.name))
         else:
             own = {"one_step": True} if one_step else {}
-            proposed = _composite(name, normal, replace(found, attributes={**found.attributes, **own}))
+            proposed = _composite(name, normal, replace(proposal, attributes={**proposal.attributes, **own}))
             active_trace().record(proposed)
             return finish(proposed.outputs)
     if refusals and not one_step:
@@ -132,21 +132,21 @@ def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | 
     return None
 
 
-def _composite(name: str, eqn: Eqn, found: Proposal) -> Eqn:
+def _composite(name: str, eqn: Eqn, proposal: Proposal) -> Eqn:
     """The composite around a scan: its own operands, then the derived weights, which only the fusion rule reads."""
-    named: dict[str, Atom] = {role: _operand(eqn, place) for role, place in found.operands.items()}
-    by_place = {place: role for role, place in found.operands.items()}
+    named: dict[str, Atom] = {role: _operand(eqn, place) for role, place in proposal.operands.items()}
+    by_place = {place: role for role, place in proposal.operands.items()}
     for i, atom in enumerate(eqn.inputs):
         if i not in by_place and isinstance(atom, Var):
             by_place[i] = f"operand_{i}"
             named[by_place[i]] = atom
-    named |= {role: Const(array) for role, array in found.constants.items()}
+    named |= {role: Const(array) for role, array in proposal.constants.items()}
     inputs = {role: Var(atom.type) for role, atom in named.items()}
     operands = tuple(inputs[by_place[i]] if i in by_place else a for i, a in enumerate(eqn.inputs))
     results = tuple(Var(out.type) for out in eqn.outputs)
     stepping = replace(eqn, inputs=operands, outputs=results)
     body = Graph("step", tuple(inputs.values()), (stepping,), results)
-    params = {"name": name, "arguments": tuple(named), "attributes": tuple(found.attributes.items())}
+    params = {"name": name, "arguments": tuple(named), "attributes": tuple(proposal.attributes.items())}
     return Eqn(composite, tuple(named.values()), eqn.outputs, params, eqn.source, (body,))
 
 

@@ -34,11 +34,11 @@ def rounds_to(exact: Graph, rounded: Graph) -> bool:
 
 def _float_constants(graph: Graph) -> list[np.ndarray]:
     """Each float array once, in order of first use."""
-    found: dict[int, np.ndarray] = {}
+    arrays: dict[int, np.ndarray] = {}
     for inner in all_graphs(graph):
         for atoms in (*(eqn.inputs for eqn in inner.eqns), inner.outputs):
-            found.update({id(a.array): a.array for a in atoms if isinstance(a, Const) and a.type.dtype.is_float})
-    return list(found.values())
+            arrays.update({id(a.array): a.array for a in atoms if isinstance(a, Const) and a.type.dtype.is_float})
+    return list(arrays.values())
 
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -51,5 +51,5 @@ def _wide(atom: Atom) -> Atom:
     return Const(atom.array.astype(np.float64), atom.name) if atom.type.dtype is DType.f32 else atom
 
 
-def _wide_type(found: TensorType) -> TensorType:
-    return replace(found, dtype=DType.f64) if found.dtype is DType.f32 else found
+def _wide_type(type_: TensorType) -> TensorType:
+    return replace(type_, dtype=DType.f64) if type_.dtype is DType.f32 else type_

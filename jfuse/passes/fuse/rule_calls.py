@@ -30,12 +30,12 @@ def recorded(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], masks: Masks) ->
     with recording(names=_unused_names(eqn.bodies[0], inputs)) as trace:
         with at_source(eqn.source), at_site(_site(eqn, is_read, inputs, masks)):
             results = _call(rule, eqn, bound)
-        given = [i for i, r in enumerate(results) if r is not None]
+        returned = [i for i, r in enumerate(results) if r is not None]
         _check_results(eqn, results, is_read)
         assumed = ", ".join(f"{name} = {size}" for name, size in trace.sizes.items())
         need(not assumed, "sizes_agree", want="no assumption on run-time sizes", got=assumed)
-        graph = trace.finish(rule.name, inputs, [results[i] for i in given])
-    return rename_dims(graph, renamed_sizes(eqn, graph, given)), given
+        graph = trace.finish(rule.name, inputs, [results[i] for i in returned])
+    return rename_dims(graph, renamed_sizes(eqn, graph, returned)), returned
 
 
 def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var], masks: Masks) -> Site:
@@ -54,7 +54,7 @@ class _Call:
 
 
 def _bind(rule: FuseRule, eqn: Eqn, operands: Sequence[Any]) -> _Call:
-    """What to call the rule with: operands by name, or by position where the names are others."""
+    """Match operands with the rule's parameters: by name, or by position where the names differ."""
     names: Sequence[str] = eqn.params["arguments"]
     by_name = dict(zip(names, operands, strict=True))
     attributes = {n: _attribute(n, p, by_name, dict(eqn.params["attributes"])) for n, p in rule.attributes.items()}
@@ -117,8 +117,8 @@ def _check_results(eqn: Eqn, results: Sequence[Any], is_read: Sequence[bool]) ->
         if result is None:
             need(not read, "result_not_given", want=f"result {number} of {eqn.params['name']}", got="None")
             continue
-        found = type_of(result if isinstance(result, Var | Const) else np.asarray(result))
-        need(is_alike(found, out.type, eqn), "result_type", want=f"{out.type} as result {number}", got=str(found))
+        actual = type_of(result if isinstance(result, Var | Const) else np.asarray(result))
+        need(is_alike(actual, out.type, eqn), "result_type", want=f"{out.type} as result {number}", got=str(actual))
 
 
 def _unused_names(body: Graph, inputs: Sequence[Var]) -> SymbolNames:

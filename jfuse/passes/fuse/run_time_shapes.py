@@ -101,8 +101,8 @@ def dynamic_before_replacement(before: Sequence[Eqn], replacement: Graph, args: 
     with recording() as trace:
         inline(replacement, args)
     graph = Graph(replacement.name, (), (*before, *trace.eqns), ())
-    found = (dynamic_before_fused(graph, eqn, simplified=False) for eqn in trace.eqns if written_operands(eqn))
-    return next((eqn for eqn in found if eqn is not None), None)
+    dynamic_eqns = (dynamic_before_fused(graph, eqn, simplified=False) for eqn in trace.eqns if written_operands(eqn))
+    return next((eqn for eqn in dynamic_eqns if eqn is not None), None)
 
 
 def fused_first(graph: Graph) -> Graph:
@@ -133,12 +133,12 @@ def ancestors(
 ) -> set[Eqn]:
     """The equations that must run before all of `atoms` are there. `operands`: what an equation needs."""
     needed = {a for a in atoms if isinstance(a, Var)}
-    found: set[Eqn] = set()
+    behind: set[Eqn] = set()
     for eqn in reversed(graph.eqns):
         if needed.intersection(eqn.outputs):
-            found.add(eqn)
+            behind.add(eqn)
             needed.update(a for a in operands(eqn) if isinstance(a, Var))
-    return found
+    return behind
 
 
 def _needs_order(graph: Graph) -> bool:

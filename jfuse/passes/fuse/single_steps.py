@@ -51,14 +51,14 @@ def recover_single_steps(graph: Graph, read: Read) -> Graph:
 
 
 def _outputs(graph: Graph, states: Mapping[Var, Var]) -> list[Var]:
-    """What may be the output of a cell whose only state is affine in itself, as that of SVDF is; the farthest first."""
+    """List candidates for the output of a cell whose only state is affine in itself (SVDF), the farthest first."""
     ((state, after), *others) = states.items()
     dependence = Dependence(graph)
     if others or state not in dependence.of(after):
         return []
     behind = _inputs_behind(graph)
-    found = [o for e in graph.eqns for o in e.outputs if state in behind[o] and o is not after]
-    rows = (o for o in found if o.type.dtype.is_float and o.type.rank == 2)
+    candidates = [o for e in graph.eqns for o in e.outputs if state in behind[o] and o is not after]
+    rows = (o for o in candidates if o.type.dtype.is_float and o.type.rank == 2)
     return list(islice((o for o in rows if same(o.type.shape[0], state.type.shape[0]) is True), _MOST_OUTPUTS))[::-1]
 
 
@@ -83,11 +83,11 @@ def _candidates(graph: Graph) -> Iterator[dict[Var, Var]]:
 
 def _inputs_behind(graph: Graph) -> dict[Var, frozenset[Var]]:
     """The inputs that each value is computed from in any way."""
-    found: dict[Var, frozenset[Var]] = {v: frozenset([v]) for v in graph.inputs}
+    inputs_of: dict[Var, frozenset[Var]] = {v: frozenset([v]) for v in graph.inputs}
     for eqn in graph.eqns:
-        behind = frozenset().union(*(found[a] for a in eqn.inputs if isinstance(a, Var)))
-        found.update((out, behind) for out in eqn.outputs)
-    return found
+        behind = frozenset().union(*(inputs_of[a] for a in eqn.inputs if isinstance(a, Var)))
+        inputs_of.update((out, behind) for out in eqn.outputs)
+    return inputs_of
 
 
 @dataclass(frozen=True)
@@ -107,19 +107,19 @@ class _SingleStep:
     def of(cls, graph: Graph, states: Mapping[Var, Var], output: Var | None) -> _SingleStep | None:
         """The step; None where it is no short straight line over rows of one batch, or holds a recurrence."""
         after = [*states.values(), *([] if output is None else [output])]
-        given = _sources(graph, Dependence(graph), states, after)
-        fresh = {v: Var(v.type) for v in given}
+        sources = _sources(graph, Dependence(graph), states, after)
+        fresh = {v: Var(v.type) for v in sources}
         inside = substitute_graph(replace(graph, outputs=tuple(after)), fresh)
         eqns = live_eqns(inside, after)
         read = {a for e in eqns for a in e.inputs}
         others = tuple(v for v in graph.inputs if v in read and v not in states)
         batch = after[0].type.shape[0]
-        alike = all(v.type.dtype.is_float and v.type.rank and same(v.type.shape[0], batch) is True for v in given)
+        alike = all(v.type.dtype.is_float and v.type.rank and same(v.type.shape[0], batch) is True for v in sources)
         straight = len(eqns) <= _LARGEST and not any(e.bodies or e.effects or e.op.updates for e in eqns)
-        if not given or not alike or not straight:
+        if not sources or not alike or not straight:
             return None
-        inputs = (*others, *states, *(fresh[v] for v in given))
-        return cls(output, states, given, others, Graph("step", inputs, eqns, tuple(after)))
+        inputs = (*others, *states, *(fresh[v] for v in sources))
+        return cls(output, states, sources, others, Graph("step", inputs, eqns, tuple(after)))
 
     def replaced(self, graph: Graph, read: Read) -> Graph | None:
         """The graph with what `read` makes of a loop of this one step."""
@@ -163,16 +163,16 @@ def _without(eqn: Eqn, replaced: Sequence[Var]) -> Eqn:
 
 
 def _sources(graph: Graph, dependence: Dependence, states: Mapping[Var, Var], after: Sequence[Var]) -> tuple[Var, ...]:
-    """What the step reads besides its states: the values on which what does not depend on a state depends affinely."""
+    """List the step's inputs: values that the state-independent operands of the step depend on affinely."""
     moved: set[Var] = set(states)
-    found: dict[Var, None] = {}
-    wanted = live_eqns(graph, after)
-    for eqn in wanted:
+    values: dict[Var, None] = {}
+    live = live_eqns(graph, after)
+    for eqn in live:
         if any(a in moved for a in eqn.inputs):
             moved.update(eqn.outputs)
-    for eqn in wanted:
+    for eqn in live:
         if eqn.outputs[0] in moved:
             for atom in eqn.inputs:
                 if isinstance(atom, Var) and atom not in moved and atom.type.dtype.is_float:
-                    found.update(dict.fromkeys(dependence.of(atom)))
-    return tuple(v for v in found if v not in states)
+                    values.update(dict.fromkeys(dependence.of(atom)))
+    return tuple(v for v in values if v not in states)

@@ -48,9 +48,9 @@ def without_ranges(eqn: Eqn) -> tuple[Eqn, Mapping[int, Eqn]] | None:
         assert x is not None, "an operand"
         passed[each.outputs[0]] = x if known is None else _rounded(each, known)
     outputs = tuple(passed.get(a, a) if isinstance(a, Var) else a for a in body.outputs)
-    found = {i: rounding[a] for i, a in enumerate(body.outputs) if isinstance(a, Var) and a in rounding}
+    rounding_of = {i: rounding[a] for i, a in enumerate(body.outputs) if isinstance(a, Var) and a in rounding}
     results = tuple(Var(out.type) for out in eqn.outputs)
-    return replace(eqn, outputs=results, bodies=(replace(body, eqns=tuple(eqns), outputs=outputs),)), found
+    return replace(eqn, outputs=results, bodies=(replace(body, eqns=tuple(eqns), outputs=outputs),)), rounding_of
 
 
 def _rounded(eqn: Eqn, const: Const) -> Const:
@@ -60,7 +60,7 @@ def _rounded(eqn: Eqn, const: Const) -> Const:
 
 def rounded_results(results: Sequence[Any], rounding: Mapping[int, Eqn]) -> list[Any]:
     """The results of a scan, rounded as the steps did."""
-    found = list(results)
+    rounded = list(results)
     for i, eqn in rounding.items():
-        (found[i],) = eqn.op.run([found[i]], eqn.params, ())
-    return found
+        (rounded[i],) = eqn.op.run([rounded[i]], eqn.params, ())
+    return rounded

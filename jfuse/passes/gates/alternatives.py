@@ -27,5 +27,5 @@ _PATTERNS = tuple((re.compile(names), advice) for names, advice in _BY_NAME)
 
 
 def alternative_to(op: str) -> str:
-    """What to do instead of a TensorFlow op; "" where nothing is known."""
+    """Look up the remedy for a TensorFlow op; "" without one."""
     return next((advice for names, advice in _PATTERNS if names.fullmatch(op)), "")

@@ -119,32 +119,32 @@ def _is_operator(eqn: Eqn) -> bool:
 
 
 def _reason(eqn: Eqn, target: Target | None) -> str | None:
-    """What keeps an equation from the file, or the file from the target."""
+    """Explain why an equation cannot be in the file, or the file not on the target; None where both are fine."""
     if not _is_operator(eqn):
         return eqn.op.reason or ""
     return unsupported(eqn) or (None if target is None else target.why_not(eqn))
 
 
 def _refuse(eqns: Iterable[Eqn], variables: Collection[str] = (), target: Target | None = None) -> None:
-    found: dict[str, list[Eqn]] = {}
+    by_op: dict[str, list[Eqn]] = {}
     for eqn in eqns:
-        found.setdefault(eqn.op.name, []).append(eqn)
-    if not found:
+        by_op.setdefault(eqn.op.name, []).append(eqn)
+    if not by_op:
         return
     is_lite = target is None or (target.runs is None and target.oldest is None and not target.whole)
     spelling, expected = ("TFLite spelling", "TFLite builtin ops only")
     if not is_lite and target is not None:
         spelling, expected = f"spelling on the target {target.name}", f"operators that {target.name} takes"
     raise LowerError(
-        f"{len(found)} {'op has' if len(found) == 1 else 'ops have'} no {spelling}",
+        f"{len(by_op)} {'op has' if len(by_op) == 1 else 'ops have'} no {spelling}",
         expected=expected,
-        found=_INDENT.join(_lines(name, found[name], variables, target) for name in sorted(found)),
-        remedy=_INDENT.join(_remedies([eqns[0] for eqns in found.values()], target)) or None,
+        found=_INDENT.join(_lines(name, by_op[name], variables, target) for name in sorted(by_op)),
+        remedy=_INDENT.join(_remedies([eqns[0] for eqns in by_op.values()], target)) or None,
     )
 
 
 def _lines(name: str, eqns: Sequence[Eqn], variables: Collection[str], target: Target | None) -> str:
-    """What is known of the equations of one op: how many nodes they come from, the first, its layer and the reason."""
+    """Describe the equations of one op: their number of nodes, the first one, its layer and the reason."""
     first = eqns[0]
     nodes = {str(replace(e.source, op="")) or id(e) for e in eqns}  # a loop that was unrolled repeats its nodes
     reason = _reason(first, target)

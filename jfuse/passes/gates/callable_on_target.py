@@ -18,17 +18,17 @@ def callable_on_target(program: Program, ctx: Context) -> Program:
 
     Raises LowerError for several functions where it calls one, and for open sizes of inputs where it takes none.
     """
-    kept = _one_of_equals(program, ctx) if ctx.target.single else program.signatures
-    lacks = [*_several(kept, ctx), *_open_sizes(kept, ctx)]
+    signatures = _one_of_equals(program, ctx) if ctx.target.single else program.signatures
+    lacks = [*_several(signatures, ctx), *_open_sizes(signatures, ctx)]
     if lacks:
-        messages, expected, found, remedies = zip(*lacks, strict=True)
+        messages, expected, reasons, remedies = zip(*lacks, strict=True)
         raise LowerError(
             f"the target {_names(ctx.target)} {', and '.join(messages)}",
             expected=", ".join(expected),
-            found=_INDENT.join(found),
+            found=_INDENT.join(reasons),
             remedy=_INDENT.join(remedies),
         )
-    return program if len(kept) == len(program.signatures) else replace(program, signatures=kept)
+    return program if len(signatures) == len(program.signatures) else replace(program, signatures=signatures)
 
 
 def _names(target: Target) -> str:

@@ -61,11 +61,11 @@ def _as_custom(eqn: Eqn, op: TfOp, ctx: Context) -> Sequence[Var]:
 
 
 def _told(graphs: Sequence[Graph]) -> Sequence[CustomOperators]:
-    found: dict[str, list[Eqn]] = {}
+    by_code: dict[str, list[Eqn]] = {}
     for graph in graphs:
         for eqn in all_eqns(graph):
             if isinstance(eqn.op, CustomOp):
-                found.setdefault(eqn.op.code, []).append(eqn)
+                by_code.setdefault(eqn.op.code, []).append(eqn)
     return [
         CustomOperators(
             code,
@@ -74,7 +74,7 @@ def _told(graphs: Sequence[Graph]) -> Sequence[CustomOperators]:
             str(eqns[0].source),
             _cost(code, eqns[0]),
         )
-        for code, eqns in found.items()
+        for code, eqns in by_code.items()
     ]
 
 

@@ -63,8 +63,8 @@ def _body_by_parts(body: Graph) -> Graph:
     """The body, with two inputs for each complex one and two outputs."""
 
     def run(*values: Array) -> list[Array]:
-        given = [as_atom(v) for v in _together(body.inputs, iter(values))]
-        return _apart(inline(body, given), lambda a: (ops.real(a), ops.imag(a)))
+        joined = [as_atom(v) for v in _together(body.inputs, iter(values))]
+        return _apart(inline(body, joined), lambda a: (ops.real(a), ops.imag(a)))
 
     types = [t for a in body.inputs for t in ([replace(a.type, dtype=DType.f32)] * 2 if _is_complex(a) else [a.type])]
     return trace_graph(run, types, body.name)

@@ -41,7 +41,7 @@ def _is_complex(atom: Atom | None) -> bool:
 
 
 def _origin(rewriting: Rewriting, atom: Atom | None) -> Parts | None:
-    """What a complex number was made of."""
+    """Return the real and imaginary parts that a complex number was made from; None where unknown."""
     eqn = rewriting.producer(atom) if _is_complex(atom) else None
     if eqn is not None and eqn.op is composite and eqn.params["name"] == WHOLE:
         real, imaginary = eqn.inputs

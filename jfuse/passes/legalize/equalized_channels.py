@@ -38,22 +38,22 @@ def equalized(graph: Graph, is_wanted: Callable[[Eqn], bool]) -> tuple[Graph, in
     Products follow each other directly, with RELU or nothing between. The number is that of the pairs.
     """
     made_by, counts = producers(graph), use_counts(graph)
-    wanted = {eqn for eqn in graph.eqns if _has_weights(eqn) and is_wanted(eqn)}
+    chosen = {eqn for eqn in graph.eqns if _has_weights(eqn) and is_wanted(eqn)}
     pairs = []
-    for second in (eqn for eqn in graph.eqns if eqn in wanted):
+    for second in (eqn for eqn in graph.eqns if eqn in chosen):
         x = second.inputs[0]
         first = made_by.get(x) if isinstance(x, Var) and counts[x] == 1 else None
-        pair = None if first is None or first not in wanted else _pair(first, second)
+        pair = None if first is None or first not in chosen else _pair(first, second)
         pairs += [pair] if pair is not None else []
     new = {eqn: (_array(eqn, _WEIGHTS), _array(eqn, _BIAS)) for p in pairs for eqn in (p.first, p.second)}
     for _ in range(_SWEEPS):
         for pair in pairs:
-            (of_first, bias), (of_second, kept) = new[pair.first], new[pair.second]
+            (of_first, bias), (of_second, bias_of_second) = new[pair.first], new[pair.second]
             assert of_first is not None, "_has_weights"
             assert of_second is not None, "_has_weights"
             factor = _factors(_largest(of_first, pair.made), _largest(of_second, pair.read))
             new[pair.first] = of_first / _along(factor, of_first, pair.made), None if bias is None else bias / factor
-            new[pair.second] = of_second * _along(factor, of_second, pair.read), kept
+            new[pair.second] = of_second * _along(factor, of_second, pair.read), bias_of_second
     eqns = tuple(_with(eqn, *new[eqn]) if eqn in new else eqn for eqn in graph.eqns)
     return (replace(graph, eqns=eqns), len(pairs)) if pairs else (graph, 0)
 
@@ -101,21 +101,21 @@ def _array(eqn: Eqn, operand: int) -> np.ndarray | None:
 
 
 def _largest(array: np.ndarray, axis: int) -> np.ndarray:
-    found: np.ndarray = np.abs(array).max(axis=tuple(i for i in range(array.ndim) if i != axis))
-    return found
+    largest: np.ndarray = np.abs(array).max(axis=tuple(i for i in range(array.ndim) if i != axis))
+    return largest
 
 
 def _factors(of_first: np.ndarray, of_second: np.ndarray) -> np.ndarray:
     """By which both have the same largest weight; 1 for a channel that one of them does not use."""
     is_used = (of_first > 0) & (of_second > 0)
     ratio = np.divide(of_first, of_second, out=np.ones_like(of_first), where=is_used)
-    found: np.ndarray = np.clip(np.sqrt(ratio), 1 / _MOST, _MOST)
-    return found
+    factors: np.ndarray = np.clip(np.sqrt(ratio), 1 / _MOST, _MOST)
+    return factors
 
 
 def _along(factor: np.ndarray, array: np.ndarray, axis: int) -> np.ndarray:
-    found: np.ndarray = factor.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
-    return found
+    shaped: np.ndarray = factor.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
+    return shaped
 
 
 def _with(eqn: Eqn, weights: np.ndarray | None, bias: np.ndarray | None) -> Eqn:

@@ -179,7 +179,7 @@ def _cast(x: Atom, out: Var, like: Eqn | None = None) -> Eqn:
 
 
 def _unclipped(atom: Atom | None, narrow: DType, eqns: Sequence[Eqn]) -> Atom:
-    """What a cast to 16 bits has before the clip to their finite numbers (`tf.saturate_cast`), which f32 needs not."""
+    """Skip the clip to finite 16-bit numbers before a cast (`tf.saturate_cast`), which f32 does not need."""
     assert atom is not None
     by = {eqn.outputs[0]: eqn for eqn in reversed(eqns[-2:])}
     while isinstance(atom, Var) and narrow in NARROW and (eqn := by.get(atom)) is not None:

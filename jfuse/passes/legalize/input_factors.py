@@ -29,28 +29,28 @@ def channel_factors(program: Program, recipe: Recipe) -> frozenset[Eqn]:
 
 
 def _factors(graph: Graph, count: int) -> Iterator[Eqn]:
-    made_by, given = producers(graph), set(graph.inputs[:count])
+    made_by, inputs = producers(graph), set(graph.inputs[:count])
     for eqn in graph.eqns:
         affine = Affine.of(eqn)
         if affine is not None and any(v is not None and v.size > 1 for v in (affine.scale, affine.shift)):
-            yield from _from_input(eqn, made_by, given)
+            yield from _from_input(eqn, made_by, inputs)
 
 
-def _from_input(eqn: Eqn, made_by: Mapping[Var, Eqn], given: set[Var]) -> Iterator[Eqn]:
+def _from_input(eqn: Eqn, made_by: Mapping[Var, Eqn], inputs: set[Var]) -> Iterator[Eqn]:
     """The equation with those before it, up to an input; none where others stand between."""
-    found: list[Eqn] = []
+    chain: list[Eqn] = []
     before: Eqn | None = eqn
     while before is not None:
-        found.append(before)
+        chain.append(before)
         x = _read(before)
-        if x in given:
-            yield from found
+        if x in inputs:
+            yield from chain
             return
         before = made_by.get(x) if isinstance(x, Var) else None
 
 
 def _read(eqn: Eqn) -> Atom | None:
-    """What an equation scales, shifts or moves; None where it does something else."""
+    """Return the operand that an equation scales, shifts or moves; None for other equations."""
     affine = Affine.of(eqn)
     if affine is not None:
         return affine.x

@@ -21,14 +21,14 @@ def legalize_dtypes(graph: Graph, ctx: Context) -> Graph:
 
     16-bit floats round once, as TensorFlow's do; integers overflow as they would in their own type.
     """
-    found: Counter[str] = Counter()
-    widened = _widened(graph, found)
-    for what, count in sorted(found.items()):
+    widened_ops: Counter[str] = Counter()
+    widened = _widened(graph, widened_ops)
+    for what, count in sorted(widened_ops.items()):
         ctx.report.notes.append(f"{what} ({count}x): the runtime has no kernel of its own")
     return widened
 
 
-def _widened(graph: Graph, found: Counter[str]) -> Graph:
+def _widened(graph: Graph, widened_ops: Counter[str]) -> Graph:
     held: dict[tuple[Atom, Encoding], Any] = {}  # what is there in another type already, so that it is cast once
 
     def encoded(atom: Atom, encoding: Encoding) -> Any:
@@ -40,7 +40,7 @@ def _widened(graph: Graph, found: Counter[str]) -> Graph:
         encoding = wider(eqn)
         if encoding is None:
             return None
-        found[f"{eqn.op.name} of {encoding.narrow.value} computes in {encoding.wide.value}"] += 1
+        widened_ops[f"{eqn.op.name} of {encoding.narrow.value} computes in {encoding.wide.value}"] += 1
         operands = [
             encoded(a, encoding) if a is not None and encoding.applies(eqn, i) else a for i, a in enumerate(eqn.inputs)
         ]
@@ -52,7 +52,7 @@ def _widened(graph: Graph, found: Counter[str]) -> Graph:
                 results[i] = _converted(results[i], encoding.narrow, encoding)
         return results
 
-    whole = with_bodies(graph, lambda body: _widened(body, found))
+    whole = with_bodies(graph, lambda body: _widened(body, widened_ops))
     widened = rewrite(whole, visit)
     return whole if widened is whole else eliminate_dead_code(widened)
 

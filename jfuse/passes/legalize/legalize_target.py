@@ -54,11 +54,11 @@ def _spelling_for(eqn: Eqn, target: Target, recipe: Recipe | None) -> Spelling |
     in_integers = rule is not None and rule.mode == "integer"
     spellings = (*([spelled_in_integers] if in_integers else []), *spellings_of(eqn.op.builtin))
     made = [(spelling, eqns) for spelling in spellings if (eqns := _made_by(spelling, eqn))]
-    found = next((s for s, eqns in made if all(target.why_another_form(e) is None for e in eqns)), None)
-    if found is not None or target.why_not(eqn) is None:
-        return found
-    found = next((s for s, eqns in made if all(target.why_not(e) is None for e in eqns)), None)
-    return found or next((s for s, eqns in made if all(_may_run(e, eqn, target) for e in eqns)), None)
+    best = next((s for s, eqns in made if all(target.why_another_form(e) is None for e in eqns)), None)
+    if best is not None or target.why_not(eqn) is None:
+        return best
+    best = next((s for s, eqns in made if all(target.why_not(e) is None for e in eqns)), None)
+    return best or next((s for s, eqns in made if all(_may_run(e, eqn, target) for e in eqns)), None)
 
 
 def _may_run(eqn: Eqn, instead_of: Eqn, target: Target) -> bool:

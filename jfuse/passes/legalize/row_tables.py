@@ -1,6 +1,6 @@
-"""What is computed of the rows of constant tables, as rows of one table.
+"""Computes on whole constant tables what the graph computes on their rows, and looks rows up in the result.
 
-Of w[ids] / s[ids], as in Keras's quantized `Embedding`, the rows of w / s are left, which integers stand for anyway.
+w[ids] / s[ids], as Keras's quantized `Embedding` has it, becomes (w / s)[ids]. Integers can still represent w / s.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ def with_row_tables(graph: Graph, wanted: Callable[[Eqn], bool]) -> Graph:
 
     wanted: whether to make one for what an equation gives.
     """
-    found: dict[Var, RowTable] = {}
+    tables: dict[Var, RowTable] = {}
     for eqn in graph.eqns:
-        table = row_table(eqn, found)
+        table = row_table(eqn, tables)
         if table is not None:
-            found[eqn.outputs[0]] = table
+            tables[eqn.outputs[0]] = table
     readers, results = users(graph), set(graph.outputs)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        table = found.get(eqn.outputs[0]) if eqn.outputs else None
+        table = tables.get(eqn.outputs[0]) if eqn.outputs else None
         if table is None or picks_rows(eqn) or not wanted(eqn):
             return None
         (var,) = eqn.outputs
         if var.type.dtype is not DType.f32:
             return None
-        if var not in results and all(not found.keys().isdisjoint(r.outputs) for r in readers.get(var, ())):
+        if var not in results and all(not tables.keys().isdisjoint(r.outputs) for r in readers.get(var, ())):
             return None
         row = tuple(map(int, var.type.shape[table.ids.type.rank :]))
         if table.rows * prod(row) > table.elements:

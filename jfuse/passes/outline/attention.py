@@ -23,7 +23,7 @@ _NAME = "odml.scaled_dot_product_attention"
 
 
 def attention(around: Surroundings) -> Iterator[Meaning]:
-    """What may be scaled dot product attention."""
+    """Find candidates for scaled dot product attention."""
     for eqn in around.graph.eqns:
         if eqn.op is ops.softmax and eqn.params["beta"] == 1:
             yield from _at(around, eqn)
@@ -43,9 +43,9 @@ def _at(around: Surroundings, softmax: Eqn) -> Iterator[Meaning]:
     if before.params["adj_x"]:
         return
     factors = (q, False), (k, not before.params["adj_y"]), (weighted.values, weighted.is_turned)
-    found = [_operand(around, atom, turned) for atom, turned in factors]
-    operands = [f for f in found if f is not None]
-    if len(operands) < len(found) or not _is_right(operands):
+    parts = [_operand(around, atom, turned) for atom, turned in factors]
+    operands = [f for f in parts if f is not None]
+    if len(operands) < len(parts) or not _is_right(operands):
         return
     output, after = _result(around, weighted)
     spelled = partial(_spelled, operands=operands, mask=mask, after=after)
@@ -56,7 +56,7 @@ def _at(around: Surroundings, softmax: Eqn) -> Iterator[Meaning]:
 
 
 @dataclass(frozen=True)
-class _Weighted:
+class _WeightedSum:
     """The product of weights and values.   values: turned where features come before time; axes: as `_result` says"""
 
     product: Var
@@ -65,15 +65,15 @@ class _Weighted:
     axes: tuple[int, ...]
 
 
-def _weighted(eqn: Eqn, weights: Var) -> _Weighted | None:
+def _weighted(eqn: Eqn, weights: Var) -> _WeightedSum | None:
     """The product of weights and values, or of both transposed; None of anything else."""
     if eqn.op is not ops.batch_matmul:
         return None
     (x, y), (adj_x, adj_y), (out,) = eqn.inputs, (bool(eqn.params["adj_x"]), bool(eqn.params["adj_y"])), eqn.outputs
     if x is weights and not adj_x:
-        return _Weighted(out, y, adj_y, _HEADS_LAST)
+        return _WeightedSum(out, y, adj_y, _HEADS_LAST)
     if y is weights and adj_y and out.type.rank == len(_HEADS_LAST):
-        return _Weighted(out, x, not adj_x, _FEATURES_BEFORE_TIME)
+        return _WeightedSum(out, x, not adj_x, _FEATURES_BEFORE_TIME)
     return None
 
 
@@ -130,8 +130,8 @@ def _is_right(operands: Sequence[_Operand]) -> bool:
     return heads > 1 or batch == 1
 
 
-def _result(around: Surroundings, weighted: _Weighted) -> tuple[Var, tuple[int, ...] | None]:
-    """What to replace, and the permutation that makes it of [batch, time, heads, features]; None without heads."""
+def _result(around: Surroundings, weighted: _WeightedSum) -> tuple[Var, tuple[int, ...] | None]:
+    """Return the value to replace, and its permutation of [batch, time, heads, features]; None without heads."""
     made = weighted.product
     if made.type.rank == 3:
         return made, None
@@ -144,14 +144,14 @@ def _result(around: Surroundings, weighted: _Weighted) -> tuple[Var, tuple[int, 
 
 def _spelled(
     call: Any,
-    *given: Any,
+    *arguments: Any,
     inputs: Sequence[Var],
     operands: Sequence[_Operand],
     mask: Atom | None,
     after: tuple[int, ...] | None,
 ) -> Any:
     """Attention of q, k, v and a mask, where there is one."""
-    values = dict(zip(inputs, given, strict=True))
+    values = dict(zip(inputs, arguments, strict=True))
     masks = [] if mask is None else [values[mask] if isinstance(mask, Var) else mask.array]
     result = call(*(o.given(values[o.value]) for o in operands), *(_of_rank_4(m, after is not None) for m in masks))
     if after is None:

@@ -29,7 +29,7 @@ _MEANS = (ops.mean, ops.sum_)
 
 
 def norms(around: Surroundings) -> Iterator[Meaning]:
-    """What may be a normalization of the last axis or of groups of channels."""
+    """Find candidates for a normalization of the last axis or of groups of channels."""
     for root in around.graph.eqns:
         if root.op in (ops.rsqrt, ops.sqrt) and root.outputs[0].type.dtype is DType.f32:
             inside = _before(around, root)
@@ -50,28 +50,28 @@ def _may_belong(eqn: Eqn) -> bool:
 
 def _before(around: Surroundings, root: Eqn) -> list[Eqn]:
     """The equations that lead to a root, the nearest first."""
-    found, pending = [root], [root]
-    while pending and len(found) < _DEPTH:
+    leading, pending = [root], [root]
+    while pending and len(leading) < _DEPTH:
         eqn = pending.pop(0)
         for atom in eqn.inputs:
             made = around.made.get(atom) if isinstance(atom, Var) else None
-            if made is not None and made not in found and _may_belong(made):
-                found.append(made)
+            if made is not None and made not in leading and _may_belong(made):
+                leading.append(made)
                 pending.append(made)
-    return found
+    return leading
 
 
 def _inputs(inside: Sequence[Eqn], root: Eqn) -> list[Var]:
     """Values that may be what is normalized: larger than the root; the farthest first."""
-    found = dict.fromkeys(a for e in inside for a in e.inputs if isinstance(a, Var) and a.type.dtype is DType.f32)
+    candidates = dict.fromkeys(a for e in inside for a in e.inputs if isinstance(a, Var) and a.type.dtype is DType.f32)
     small = root.outputs[0].type
-    large = [v for v in found if v.type.is_static and small.is_static and v.type.size > small.size]
+    large = [v for v in candidates if v.type.is_static and small.is_static and v.type.size > small.size]
     return [v for v in large if v.type.rank >= 2][::-1]
 
 
 def _outputs(around: Surroundings, x: Var, root: Eqn) -> list[Var]:
-    """What is computed from x alone by way of the root, and has its type; the last one first."""
-    known, through, found, count = {x}, set[Var](), list[Var](), 0
+    """List values of x's type that are computed from x alone by way of the root, the last one first."""
+    known, through, outputs, count = {x}, set[Var](), list[Var](), 0
     for eqn in around.graph.eqns:
         read = [a for a in eqn.inputs if isinstance(a, Var)]
         if not read or not known.issuperset(read) or not _may_belong(eqn):
@@ -80,10 +80,10 @@ def _outputs(around: Surroundings, x: Var, root: Eqn) -> list[Var]:
         count += 1
         if eqn is root or not through.isdisjoint(read):
             through.update(eqn.outputs)
-            found += [o for o in eqn.outputs if o.type == x.type]
+            outputs += [o for o in eqn.outputs if o.type == x.type]
         if count == _MOST:
             break
-    return found[::-1]
+    return outputs[::-1]
 
 
 @dataclass(frozen=True)
@@ -125,18 +125,18 @@ def _meanings(around: Surroundings, x: Var, output: Var, numbers: Sequence[float
     shape = tuple(map(int, x.type.shape))
     groups = sorted({_groups(v, shape) for eqn in part.eqns for v in eqn.outputs} | {1}) if len(shape) > 2 else []
     for epsilon in (*numbers, 0.0):
-        found = samples.solved(partial(_rms, epsilon=epsilon), False)
-        if found is not None:
-            spelled = partial(_rms_spelled, scale=found[0])
+        solution = samples.solved(partial(_rms, epsilon=epsilon), False)
+        if solution is not None:
+            spelled = partial(_rms_spelled, scale=solution[0])
             function = partial(rms_norm, epsilon=epsilon)
             yield Meaning("odml.rms_norm", {"epsilon": epsilon}, function, (x,), output, spelled)
-        found = samples.solved(partial(_grouped, groups=1, rows=True, epsilon=epsilon), True)
-        if found is not None:
-            yield _group_norm(x, output, found, (-1, shape[-1]), 1, epsilon)
+        solution = samples.solved(partial(_grouped, groups=1, rows=True, epsilon=epsilon), True)
+        if solution is not None:
+            yield _group_norm(x, output, solution, (-1, shape[-1]), 1, epsilon)
         for count in groups:
-            found = samples.solved(partial(_grouped, groups=count, rows=False, epsilon=epsilon), True)
-            if found is not None:
-                yield _group_norm(x, output, found, shape, count, epsilon)
+            solution = samples.solved(partial(_grouped, groups=count, rows=False, epsilon=epsilon), True)
+            if solution is not None:
+                yield _group_norm(x, output, solution, shape, count, epsilon)
 
 
 def _groups(v: Var, shape: tuple[int, ...]) -> int:
@@ -147,11 +147,11 @@ def _groups(v: Var, shape: tuple[int, ...]) -> int:
 
 
 def _group_norm(
-    x: Var, output: Var, found: tuple[np.ndarray, np.ndarray], shape: tuple[int, ...], groups: int, epsilon: float
+    x: Var, output: Var, solution: tuple[np.ndarray, np.ndarray], shape: tuple[int, ...], groups: int, epsilon: float
 ) -> Meaning:
     attributes = {"num_groups": groups, "epsilon": epsilon, "channel_axis": -1}
     function = partial(group_norm, groups=groups, epsilon=epsilon)
-    spelled = partial(_group_norm_spelled, scale=found[0], shift=found[1], shape=shape)
+    spelled = partial(_group_norm_spelled, scale=solution[0], shift=solution[1], shape=shape)
     return Meaning("odml.group_norm", attributes, function, (x,), output, spelled)
 
 

@@ -42,14 +42,14 @@ def weights_in(
     array = np.asarray(const.array, np.float32)
     if granularity == "block":
         return _in_blocks(const, array, dtype, block_size, algorithm, moments)
-    kept = (axis,) if granularity == "channel" and array.ndim else ()
-    others = tuple(i for i in range(array.ndim) if i not in kept)
+    channel_axes = (axis,) if granularity == "channel" and array.ndim else ()
+    others = tuple(i for i in range(array.ndim) if i not in channel_axes)
     scale = _scale(array, others, dtype, algorithm, _importance(moments, array.shape[1:]))
     if least_scale is not None:
-        shape = [-1 if i in kept else 1 for i in range(array.ndim)]
-        least = least_scale if kept else np.max(least_scale)
-        scale = np.maximum(scale, np.reshape(least, shape) if kept else least).astype(np.float32)
-    quantization = Quantization(tuple(scale.ravel().tolist()), (0,), axis if kept else 0)
+        shape = [-1 if i in channel_axes else 1 for i in range(array.ndim)]
+        least = least_scale if channel_axes else np.max(least_scale)
+        scale = np.maximum(scale, np.reshape(least, shape) if channel_axes else least).astype(np.float32)
+    quantization = Quantization(tuple(scale.ravel().tolist()), (0,), axis if channel_axes else 0)
     return Const(_steps(array, scale, dtype, moments), const.name, quantization)
 
 
@@ -91,8 +91,8 @@ def _scale(
 
 def _error(array: np.ndarray, scale: np.ndarray, dtype: DType, axes: tuple[int, ...], weighed: Any) -> np.ndarray:
     squared = np.square(_rounded(array, scale, dtype) * scale - array) * weighed
-    found: np.ndarray = squared.sum(axis=axes, keepdims=True)
-    return found
+    error: np.ndarray = squared.sum(axis=axes, keepdims=True)
+    return error
 
 
 def _rounded(array: np.ndarray, scale: np.ndarray, dtype: DType) -> np.ndarray:
@@ -134,9 +134,9 @@ def rounded_in_turn(array: np.ndarray, scale: np.ndarray, last: int, moments: np
             left[:, i + 1 : end] -= np.outer(error, upper[i, i + 1 : end])
             errors[:, i - start] = error
         left[:, end:] -= errors @ upper[start:end, end:]
-    found = np.empty_like(steps)
-    found[:, order] = steps
-    return found
+    rounded = np.empty_like(steps)
+    rounded[:, order] = steps
+    return rounded
 
 
 def bias_in(const: Const, scale: np.ndarray, dtype: DType) -> Const:

@@ -29,13 +29,13 @@ class BodyPlace:
 
     def made(self, eqn: Eqn) -> list[tuple[int, Atom]]:
         """The outputs of the bodies, each with its body's number, that are not what came in at this place."""
-        given = set(self.read(eqn))
+        carried = set(self.read(eqn))
         ends = [(body, eqn.bodies[body].outputs[i]) for body, i in self.outputs]
-        return [(body, atom) for body, atom in ends if atom not in given]
+        return [(body, atom) for body, atom in ends if atom not in carried]
 
 
 def body_places(eqn: Eqn) -> Iterator[BodyPlace]:
-    """What a WHILE carries, what an IF takes, and what it gives; nothing of other equations."""
+    """List the carried values of a WHILE, or the operands and results of an IF; nothing for other equations."""
     if eqn.op is while_:
         for i in range(len(eqn.outputs)):
             yield BodyPlace(i, ((0, i), (1, i)), ((1, i),), i)
@@ -60,7 +60,7 @@ def same_values(program: Program) -> dict[Var, frozenset[Var]]:
         for state in (*places(signature), *exposed_places(signature)):
             ends = signature.graph.inputs[state.input], signature.graph.outputs[state.output]
             _unite(sets, [atom for atom in ends if isinstance(atom, Var)])
-    return {var: frozenset(found) for var, found in sets.items()}
+    return {var: frozenset(members) for var, members in sets.items()}
 
 
 def _members(eqn: Eqn, place: BodyPlace) -> list[Var]:
@@ -74,9 +74,9 @@ def _members(eqn: Eqn, place: BodyPlace) -> list[Var]:
 
 
 def _unite(sets: dict[Var, set[Var]], members: list[Var]) -> None:
-    found = {id(s): s for var in members if (s := sets.get(var)) is not None}
-    largest = max(found.values(), key=len, default=set[Var]())
-    for other in (*(s for s in found.values() if s is not largest), members):
+    touched = {id(s): s for var in members if (s := sets.get(var)) is not None}
+    largest = max(touched.values(), key=len, default=set[Var]())
+    for other in (*(s for s in touched.values() if s is not largest), members):
         largest.update(other)
         for var in other:
             sets[var] = largest

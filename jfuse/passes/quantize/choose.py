@@ -41,7 +41,7 @@ _FARTHEST = 1e30
 
 @dataclass(frozen=True)
 class IntegerSlot:
-    """What a kernel of integers takes at one place, or gives."""
+    """The type and parameters of one operand or result of an integer kernel."""
 
     dtype: DType
     quantization: Quantization
@@ -99,7 +99,7 @@ class Choice:
         return self._slot((var, dtype)) if (var, dtype) in self._groups else None
 
     def at(self, eqn: Eqn, operand: int) -> IntegerSlot:
-        """What an integer kernel takes as an activation."""
+        """The type and parameters of an activation that an integer kernel reads."""
         return self._slot(self._places[eqn, operand])
 
     def _slot(self, key: Hashable) -> IntegerSlot:
@@ -134,12 +134,12 @@ class Choice:
 
     def _add_trained(self, eqn: Eqn, rule: QuantizeRule) -> None:
         """A result whose range is known, in whose parameters the operand is read."""
-        (given, *_), (result, *_) = eqn.inputs, eqn.outputs
+        (operand, *_), (result, *_) = eqn.inputs, eqn.outputs
         key = (result, rule.activations)
         self._groups.add(key, lambda: self._group(result, rule, None))
         self._places[eqn, 0] = key
-        if isinstance(given, Var) and given in self._trained:
-            self._groups.add((given, rule.activations), lambda: self._group(given, rule, None))
+        if isinstance(operand, Var) and operand in self._trained:
+            self._groups.add((operand, rule.activations), lambda: self._group(operand, rule, None))
 
     def _add_lstm(self, eqn: Eqn, recurrence: IntegerLstm, rule: QuantizeRule) -> None:
         """The values of an LSTM: one scale for its output and output state, one for its cell state before and after."""
@@ -180,7 +180,7 @@ class Choice:
         self._places[eqn, recurrence.state] = (after, wide.activations)
 
     def _add_data(self, eqn: Eqn, operand: int, rule: QuantizeRule) -> Hashable:
-        """What a recurrent operator steps through."""
+        """Group the sequence that a recurrent operator steps through."""
         data = eqn.inputs[operand]
         assert data is not None, "an operand"
         key: Hashable = (data, rule.activations) if isinstance(data, Var) else (eqn, operand)
@@ -205,7 +205,7 @@ class Choice:
                     constant.least_scale = max(constant.least_scale, beside)
 
     def why_not(self, eqn: Eqn) -> str | None:
-        """What of the parameters of its operands the kernel does not take."""
+        """Explain why the kernel refuses the parameters of its operands; None where it takes them."""
         row, recurrence = integers_of(eqn), facts(eqn).recurrence
         if isinstance(recurrence, IntegerLstm):
             read = {i: (slot.dtype, slot.quantization) for i in recurrence.read for slot in [self.at(eqn, i)]}

@@ -26,23 +26,23 @@ def without_dynamic_scales(graph: Graph, recipe: Recipe) -> Graph:
     products: dict[Var, ScaledProduct] = {}
     quotients: dict[Var, ScaledProduct] = {}
     for eqn in graph.eqns:
-        found = scaled_product(eqn, made_by)
-        if found is None or rule_of(found.product, recipe).mode not in _ROUND_THEM:
+        scaled = scaled_product(eqn, made_by)
+        if scaled is None or rule_of(scaled.product, recipe).mode not in _ROUND_THEM:
             continue
-        (total,) = found.product.outputs
+        (total,) = scaled.product.outputs
         if total not in graph.outputs and sum(_reads_numbers(r, total) for r in readers[total]) == 1:
-            products[total] = quotients[eqn.outputs[0]] = found
+            products[total] = quotients[eqn.outputs[0]] = scaled
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         var = eqn.outputs[0] if eqn.outputs else None
         if var in products:
-            found = products[var]
-            value = _moved(found.before, rewriting.current(found.operand))
-            params = {**eqn.params, "fused_activation_function": found.activation}
-            return [ops.fully_connected(value, found.weights, None, **params)]
+            scaled = products[var]
+            value = _moved(scaled.before, rewriting.current(scaled.operand))
+            params = {**eqn.params, "fused_activation_function": scaled.activation}
+            return [ops.fully_connected(value, scaled.weights, None, **params)]
         if var in quotients:
-            found = quotients[var]
-            return [_moved(found.behind, found.product.outputs[0])]
+            scaled = quotients[var]
+            return [_moved(scaled.behind, scaled.product.outputs[0])]
         return None
 
     rewriting = Rewriting(with_bodies(graph, lambda body: without_dynamic_scales(body, recipe)))

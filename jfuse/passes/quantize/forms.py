@@ -49,7 +49,7 @@ class Operands:
 
 
 def facts(eqn: Eqn) -> Quantized:
-    """What the runtime's kernel does with quantized tensors."""
+    """The row that says how the runtime's kernel treats quantized tensors."""
     return quantized_of(eqn.op)
 
 
@@ -118,17 +118,17 @@ def is_finite(const: Const) -> bool:
 def weight_form(eqn: Eqn, rule: QuantizeRule) -> EqnForm:
     """The form of an equation whose weights alone are to be kept in few bits."""
     row = facts(eqn)
-    found = list(weight_consts(eqn, rule))
-    if not found:
+    consts = list(weight_consts(eqn, rule))
+    if not consts:
         floats = [(weights, atom) for weights, atom in _constants(eqn) if is_float(atom)]
         enough = [w for w, a in floats if a.array.size >= rule.min_elements]
         too_few = f"its weights have fewer than {rule.min_elements} elements" if floats else ""
         return EqnForm("float", rule, "its weights have one element for each channel" if enough else too_few)
-    if row.together and len(found) < len(list(_constants(eqn))):
+    if row.together and len(consts) < len(list(_constants(eqn))):
         return EqnForm("float", rule, "its kernel takes all weights in few bits or none, and some are no floats")
-    if not all(is_finite(const) for _, const in found):
+    if not all(is_finite(const) for _, const in consts):
         return EqnForm("float", rule, "its weights hold NaNs or infinities")
-    has_one_scale = rule.weights is DType.i8 and any(w.moved and not w.hybrid for w, _ in found)
+    has_one_scale = rule.weights is DType.i8 and any(w.moved and not w.hybrid for w, _ in consts)
     reason = EVERY_STEP if row.together and rule.mode == "dynamic" else ONE_SCALE if has_one_scale else ""
     return EqnForm("weights", rule, reason)
 
@@ -253,16 +253,16 @@ def forms_of(
     graph: Graph,
     recipe: Recipe,
     target: Target,
-    given: frozenset[Var],
+    quantized: frozenset[Var],
     why_not: Callable[[Eqn], str | None] = lambda eqn: None,
 ) -> dict[Eqn, EqnForm]:
     """The form of each equation of a graph, those of bodies not included.
 
-    given: inputs that are integers. why_not: why an equation whose kernel takes integers must stay float all the same.
+    quantized: inputs that are integers. why_not: why an equation with an integer kernel must stay float.
     """
     own = {eqn: _unless(own_form(eqn, recipe, target), eqn, why_not) for eqn in graph.eqns}
     chosen = {e: f for e, f in own.items() if f.kind != "integer" or not follows(e)}
-    integers = set(given) | {v for e, f in chosen.items() if f.kind == "integer" for v in e.outputs}
+    integers = set(quantized) | {v for e, f in chosen.items() if f.kind == "integer" for v in e.outputs}
     readers = users(graph)
     whole = made_integers(graph)
     left = [e for e in own if e not in chosen and whole.isdisjoint(e.outputs)]
@@ -273,9 +273,9 @@ def forms_of(
     for eqn in reversed(left):
         if eqn not in chosen and _moves(eqn) and _is_read_by_integers(eqn, readers, chosen):
             chosen[eqn] = own[eqn]
-    found = {e: chosen.get(e, EqnForm("float", own[e].rule)) for e in graph.eqns}
-    alone = frozenset() if recipe.int8_only else _between_floats(graph, found, readers)
-    return {e: EqnForm("float", f.rule) if e in alone else f for e, f in found.items()}
+    forms = {e: chosen.get(e, EqnForm("float", own[e].rule)) for e in graph.eqns}
+    alone = frozenset() if recipe.int8_only else _between_floats(graph, forms, readers)
+    return {e: EqnForm("float", f.rule) if e in alone else f for e, f in forms.items()}
 
 
 def _between_floats(graph: Graph, forms: dict[Eqn, EqnForm], readers: dict[Var, list[Eqn]]) -> frozenset[Eqn]:
@@ -284,10 +284,10 @@ def _between_floats(graph: Graph, forms: dict[Eqn, EqnForm], readers: dict[Var, 
     QUANTIZE and DEQUANTIZE around them take longer than what they compute, and lose digits: 1 + EXP(x) before LOG.
     """
     made_by = producers(graph)
-    found = {e for e, f in forms.items() if f.kind == "integer" and _may_stay_float(e)}
+    isolated = {e for e, f in forms.items() if f.kind == "integer" and _may_stay_float(e)}
 
     def is_outside(eqn: Eqn | None) -> bool:
-        return eqn is None or (forms[eqn].kind == "integer" and eqn not in found)
+        return eqn is None or (forms[eqn].kind == "integer" and eqn not in isolated)
 
     def is_between(eqn: Eqn) -> bool:
         read = [a for i in operands_of(eqn).activations if isinstance(a := eqn.inputs[i], Var)]
@@ -296,9 +296,9 @@ def _between_floats(graph: Graph, forms: dict[Eqn, EqnForm], readers: dict[Var, 
             return False
         return not any(is_outside(r) for v in made for r in readers.get(v, (None,)))
 
-    while left := {e for e in found if not is_between(e)}:
-        found -= left
-    return frozenset(found)
+    while left := {e for e in isolated if not is_between(e)}:
+        isolated -= left
+    return frozenset(isolated)
 
 
 def _may_stay_float(eqn: Eqn) -> bool:
@@ -311,12 +311,12 @@ def made_integers(graph: Graph) -> frozenset[Var]:
 
     Most are whole numbers, as ids of a table are, and another one is not nearly as good: they stay float.
     """
-    found: set[Var] = set()
+    values: set[Var] = set()
     for eqn in reversed(graph.eqns):
         keeps = _moves(eqn) or switch_of(eqn) == "round"
-        if _makes_integers(eqn) or (keeps and not found.isdisjoint(eqn.outputs)):
-            found.update(a for a in eqn.inputs if isinstance(a, Var) and is_float(a))
-    return frozenset(found)
+        if _makes_integers(eqn) or (keeps and not values.isdisjoint(eqn.outputs)):
+            values.update(a for a in eqn.inputs if isinstance(a, Var) and is_float(a))
+    return frozenset(values)
 
 
 def _makes_integers(eqn: Eqn) -> bool:
@@ -346,6 +346,6 @@ def _is_read_by_integers(eqn: Eqn, readers: dict[Var, list[Eqn]], chosen: dict[E
 
 def integers_of(eqn: Eqn) -> Integers:
     """How the kernel of an equation in the form "integer" computes."""
-    found = facts(eqn).integers
-    assert found is not None, "an equation in integers has a row that says how"
-    return found
+    integers = facts(eqn).integers
+    assert integers is not None, "an equation in integers has a row that says how"
+    return integers

@@ -21,8 +21,8 @@ def grid_scale(array: np.ndarray, axes: tuple[int, ...], last: int) -> np.ndarra
     axes: they stay with size 1 in the result.
     """
     axes = tuple(axis % array.ndim for axis in axes)
-    kept = [i for i in range(array.ndim) if i not in axes]
-    rows = np.transpose(array, (*kept, *axes)).reshape(int(np.prod([array.shape[i] for i in kept])), -1)
+    row_axes = [i for i in range(array.ndim) if i not in axes]
+    rows = np.transpose(array, (*row_axes, *axes)).reshape(int(np.prod([array.shape[i] for i in row_axes])), -1)
     shape = [1 if i in axes else size for i, size in enumerate(array.shape)]
     return _of_rows(rows.astype(np.float64), last).astype(np.float32).reshape(shape)
 
@@ -30,7 +30,7 @@ def grid_scale(array: np.ndarray, axes: tuple[int, ...], last: int) -> np.ndarra
 def _of_rows(rows: np.ndarray, last: int) -> np.ndarray:
     """The same of each row: f64[n]."""
     largest = np.abs(rows).max(axis=1, initial=0)
-    found = np.zeros(len(rows))
+    scales = np.zeros(len(rows))
     probes = rows[:, :: max(rows.shape[1] // _PROBED, 1)] if rows.size else rows
     left = np.flatnonzero(largest > 0)
     for steps in (*range(last, 0, -1), last + 1):
@@ -38,9 +38,9 @@ def _of_rows(rows: np.ndarray, last: int) -> np.ndarray:
         near = near[_are_steps(rows[near], largest[near] / steps)]
         if steps > last:
             near = near[rows[near].max(axis=1, initial=0) < largest[near]]
-        found[near] = largest[near] / steps
-        left = left[found[left] == 0]
-    return found
+        scales[near] = largest[near] / steps
+        left = left[scales[left] == 0]
+    return scales
 
 
 def _are_steps(rows: np.ndarray, step: np.ndarray) -> np.ndarray:

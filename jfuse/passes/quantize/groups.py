@@ -38,7 +38,7 @@ class Group:
 
     @property
     def quantization(self) -> Quantization:
-        """What the integers of the group stand for."""
+        """The scale and zero point of the group."""
         if self.fixed is not None:
             return Quantization((self.fixed.scale,), (self.fixed.zero_point,))
         return parameters(self.low, self.high, self.dtype, symmetric=self.symmetric, least_scale=self.least_scale)

@@ -67,31 +67,31 @@ class Insertion:
     # What comes in and goes out.
 
     def _input(self, var: Var) -> Var:
-        wanted = self.boundary.inputs
-        slot = self._slot_of(var, wanted) if var in self.boundary.given else None
+        dtype = self.boundary.inputs
+        slot = self._slot_of(var, dtype) if var in self.boundary.given else None
         if slot is None:
             return var
-        outside, *between = steps_to(slot, wanted)[::-1]
-        given = replace(var, type=replace(var.type, dtype=wanted, quantization=outside.quantization))
-        self._hold(var, slot, self._through(given, between, Source()))
-        return given
+        outside, *between = steps_to(slot, dtype)[::-1]
+        entering = replace(var, type=replace(var.type, dtype=dtype, quantization=outside.quantization))
+        self._hold(var, slot, self._through(entering, between, Source()))
+        return entering
 
     def _slot_of(self, var: Var, wanted: DType) -> IntegerSlot | None:
         """The parameters of an input or output; those of the type that is wanted first."""
         order = (DType.i16, DType.i8) if wanted is DType.i16 else (DType.i8, DType.i16)
-        found = (self.choice.of_value(var, dtype) for dtype in order) if self.choice is not None else ()
-        return next((slot for slot in found if slot is not None), None)
+        slots = (self.choice.of_value(var, dtype) for dtype in order) if self.choice is not None else ()
+        return next((slot for slot in slots if slot is not None), None)
 
     def _output(self, index: int, atom: Atom) -> Atom:
         if isinstance(atom, Const) or not is_float(atom):
             return atom
-        wanted = self.boundary.outputs
+        dtype = self.boundary.outputs
         slot = self._slots.get(atom)
         if self.boundary.is_float(index) or slot is None:
             return self.as_float(atom, Source())
-        known = self._slot_of(atom, wanted)
-        slot = slot if known is None or known.dtype is not wanted else known
-        return self._through(self.as_integer(atom, slot, Source()), steps_to(slot, wanted)[1:], here_source(self, atom))
+        known = self._slot_of(atom, dtype)
+        slot = slot if known is None or known.dtype is not dtype else known
+        return self._through(self.as_integer(atom, slot, Source()), steps_to(slot, dtype)[1:], here_source(self, atom))
 
     def _through(self, here: Var, slots: Sequence[IntegerSlot], source: Source) -> Var:
         """The value quantized anew, one time after the other."""
@@ -124,8 +124,8 @@ class Insertion:
         """The value as integers with these parameters."""
         if (var, slot) not in self._held:
             own = self._slots.get(var)
-            given = var if own is None else self._held[var, own]
-            self._held[var, slot] = self._append(ops.quantize, given, slot, source)
+            integers = var if own is None else self._held[var, own]
+            self._held[var, slot] = self._append(ops.quantize, integers, slot, source)
         return self._held[var, slot]
 
     # Equations.
@@ -183,9 +183,11 @@ class Insertion:
             operands[weights.operand] = self._integer_weights(eqn, weights, form)
         if roles.bias is not None:
             operands[roles.bias] = self._bias(eqn, roles.weights, operands, form.rule)
-        given = {name: value for name, value in row.options.items() if name in eqn.params}
+        shared_options = {name: value for name, value in row.options.items() if name in eqn.params}
         outputs = [self._result(var, dtype) if row.result != "plain" else var for var in eqn.outputs]
-        self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **given}))
+        self.eqns.append(
+            replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **shared_options})
+        )
 
     def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm | IntegerSvdf, rule: QuantizeRule) -> None:
         choice, dtype = self.choice, rule.activations
@@ -202,7 +204,7 @@ class Insertion:
                 taken,
                 outputs,
                 lambda part: choice.part(eqn, part),
-                lambda weights, bias, given: self.weights.corrected(eqn, rule, weights, bias, given),
+                lambda weights, bias, const: self.weights.corrected(eqn, rule, weights, bias, const),
             )
             self.eqns.append(new)
 
@@ -230,10 +232,10 @@ class Insertion:
         bias: Atom | None = None
         scale = np.array([input_scale(self.choice, eqn)])
         for each in weights:
-            given = operands[each.operand]
-            assert isinstance(given, Const), "weights in integers"
-            scale = product_scale(float(scale[0]), given)
-            bias = self.weights.corrected(eqn, rule, each.operand, operands_of(eqn).bias, given)
+            const = operands[each.operand]
+            assert isinstance(const, Const), "weights in integers"
+            scale = product_scale(float(scale[0]), const)
+            bias = self.weights.corrected(eqn, rule, each.operand, operands_of(eqn).bias, const)
         assert isinstance(bias, Const), "why_not_integer refuses others"
         return bias_in(bias, scale, BIAS[rule.activations])
 
@@ -253,12 +255,12 @@ def here_source(insertion: Insertion, var: Var) -> Source:
     return Source() if made is None else made.source
 
 
-def steps_to(slot: IntegerSlot, wanted: DType) -> list[IntegerSlot]:
+def steps_to(slot: IntegerSlot, dtype: DType) -> list[IntegerSlot]:
     """The same range in other integers, from the slot itself on; u8 has none but i8 beside it."""
-    if wanted is DType.u8:
+    if dtype is DType.u8:
         *before, last = steps_to(slot, DType.i8)
-        return [*before, last, IntegerSlot(wanted, as_unsigned(last.quantization))]
-    if wanted is slot.dtype:
+        return [*before, last, IntegerSlot(dtype, as_unsigned(last.quantization))]
+    if dtype is slot.dtype:
         return [slot]
     low, high = real_ends(slot.dtype, slot.quantization)
-    return [slot, IntegerSlot(wanted, parameters(low, high, wanted))]
+    return [slot, IntegerSlot(dtype, parameters(low, high, dtype))]

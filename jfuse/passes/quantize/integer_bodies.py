@@ -1,4 +1,4 @@
-"""What loops carry, and branches take and give, as integers where integer kernels read and make it."""
+"""Keeps values that loops carry, or branches take and return, as integers where integer kernels read and make them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_integer_bodies(graph: Graph) -> Graph:
 
 @dataclass
 class _IntegerBodies:
-    """What became of each body; several equations may share one. The bodies stay alive as long as their ids count."""
+    """The rewritten form of each body; several equations may share one. Bodies stay alive: their ids are the keys."""
 
     _inner: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
     _typed: dict[object, tuple[Graph, Graph]] = field(default_factory=dict)
@@ -70,21 +70,21 @@ class _IntegerBodies:
         operands, outputs, before = list(eqn.inputs), list(eqn.outputs), list[Eqn]()
         uses = [_Uses(body) for body in eqn.bodies]
         taken: list[dict[int, IntegerSlot]] = [{} for _ in eqn.bodies]
-        given: list[dict[int, IntegerSlot]] = [{} for _ in eqn.bodies]
+        returned: list[dict[int, IntegerSlot]] = [{} for _ in eqn.bodies]
         for place in body_places(eqn):
             own = None if place.operand is None else eqn.inputs[place.operand]
             slot = _slot_at(eqn, place, uses, own, _slot_of(own, made, moved))
             if slot is None:
                 continue
-            for found, places in ((taken, place.inputs), (given, place.outputs)):
+            for slots, places in ((taken, place.inputs), (returned, place.outputs)):
                 for body, i in places:
-                    found[body][i] = slot
+                    slots[body][i] = slot
             if place.operand is not None:
                 operands[place.operand] = _as_integers(own, slot, made, before, eqn.source)
             if place.result is not None:
                 var = eqn.outputs[place.result]
                 outputs[place.result] = moved[var] = _in_slot(var, slot)
-        bodies = tuple(self._retyped(*each) for each in zip(eqn.bodies, taken, given, strict=True))
+        bodies = tuple(self._retyped(*each) for each in zip(eqn.bodies, taken, returned, strict=True))
         return [*before, replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), bodies=bodies)]
 
     def _body(self, body: Graph) -> Graph:
@@ -92,20 +92,20 @@ class _IntegerBodies:
             self._inner[id(body)] = body, self.changed(body)
         return self._inner[id(body)][1]
 
-    def _retyped(self, body: Graph, taken: _Slots, given: _Slots) -> Graph:
-        if not taken and not given:
+    def _retyped(self, body: Graph, taken: _Slots, returned: _Slots) -> Graph:
+        if not taken and not returned:
             return body
-        key = id(body), tuple(taken.items()), tuple(given.items())
+        key = id(body), tuple(taken.items()), tuple(returned.items())
         if key not in self._typed:
-            self._typed[key] = body, _retyped(body, taken, given)
+            self._typed[key] = body, _retyped(body, taken, returned)
         return self._typed[key][1]
 
 
-def _retyped(body: Graph, taken: _Slots, given: _Slots) -> Graph:
+def _retyped(body: Graph, taken: _Slots, returned: _Slots) -> Graph:
     """A body that takes and gives integers at some places."""
     made, outputs, behind = producers(body), list(body.outputs), list[Eqn]()
     moved = {body.inputs[i]: _in_slot(body.inputs[i], slot) for i, slot in taken.items()}
-    for i, slot in given.items():
+    for i, slot in returned.items():
         outputs[i] = _as_integers(outputs[i], slot, made, behind, Source())
     inputs = tuple(moved.get(var, var) for var in body.inputs)
     return _read_as(Graph(body.name, inputs, (*body.eqns, *behind), tuple(outputs), body.debug), moved)
@@ -122,30 +122,33 @@ def _slot_at(
     if not all(map(is_float, (*read, *(atom for _, atom in made)))):
         return None
     readers = [r for (body, _), var in zip(place.inputs, read, strict=True) for r in uses[body].readers(var)]
-    wanted = {_slot_given(reader) for reader in readers}
-    given = {_slot_of(atom, uses[body].made, {}) for body, atom in made if isinstance(atom, Var)}
-    if given:
-        slot = _common(given, wanted)
-        is_read = any(wanted)
+    of_readers = {_slot_given(reader) for reader in readers}
+    of_makers = {_slot_of(atom, uses[body].made, {}) for body, atom in made if isinstance(atom, Var)}
+    if of_makers:
+        slot = _common(of_makers, of_readers)
+        is_read = any(of_readers)
     else:
-        slot = outside or (next(iter(wanted)) if len(wanted) == 1 else None)
-        is_read = bool(wanted) and None not in wanted
-    if slot is None or (wanted and not is_read):
+        slot = outside or (next(iter(of_readers)) if len(of_readers) == 1 else None)
+        is_read = bool(of_readers) and None not in of_readers
+    if slot is None or (of_readers and not is_read):
         return None
     # Nothing says that what a loop starts from is within reach of the integers that it makes.
-    if place.operand is not None and not wanted and isinstance(own, Var) and outside != slot:
+    if place.operand is not None and not of_readers and isinstance(own, Var) and outside != slot:
         return None
     consts = [atom for atom in (own, *(atom for _, atom in made)) if isinstance(atom, Const)]
     return slot if all(_holds(slot, const) for const in consts) else None
 
 
-def _common(given: Collection[IntegerSlot | None], wanted: Collection[IntegerSlot | None]) -> IntegerSlot | None:
-    """The integers for what bodies make and read; None where one is a float, or would get much coarser steps.
+def _common(
+    of_makers: Collection[IntegerSlot | None], of_readers: Collection[IntegerSlot | None]
+) -> IntegerSlot | None:
+    """The integers that makers and readers of a value share; None where one is a float, or would get far coarser steps.
 
-    given: what bodies make. wanted: what they read, whose range has all that is carried, what there is first as well.
+    of_makers: the integers that bodies make. of_readers: the integers that they read, whose range covers all carried
+    values, the initial one too.
     """
-    makers, readers = (list(filter(None, slots)) for slots in (given, wanted))
-    if len(makers) < len(given):
+    makers, readers = (list(filter(None, slots)) for slots in (of_makers, of_readers))
+    if len(makers) < len(of_makers):
         return None
     widest = max(readers or makers, key=lambda slot: (slot.dtype is DType.i16, slot.quantization.scale[0]))
     steps = [slot.quantization.scale[0] for slot in makers]
@@ -153,7 +156,7 @@ def _common(given: Collection[IntegerSlot | None], wanted: Collection[IntegerSlo
 
 
 def _slot_given(eqn: Eqn) -> IntegerSlot | None:
-    """What a QUANTIZE makes; None of other equations."""
+    """The type and parameters of a QUANTIZE's result; None for other equations."""
     return _slot(eqn.outputs[0]) if eqn.op.scales == "into" else None
 
 
@@ -163,7 +166,7 @@ def _slot_of(atom: Atom | None, made: Mapping[Var, Eqn], moved: Mapping[Var, Var
 
 
 def _integers_of(atom: Atom | None, made: Mapping[Var, Eqn]) -> Atom | None:
-    """What a DEQUANTIZE makes a value of."""
+    """The integers that a DEQUANTIZE makes a value from; None where another equation makes it."""
     maker = made.get(atom) if isinstance(atom, Var) else None
     return maker.inputs[0] if maker is not None and maker.op.scales == "out_of" else None
 
@@ -212,13 +215,13 @@ def _read_as(graph: Graph, moved: Mapping[Var, Var]) -> Graph:
     same: dict[Var, Atom] = {}
     eqns: list[Eqn] = []
 
-    def bind(found: Iterable[Var]) -> None:
-        for integers in found:
+    def bind(variables: Iterable[Var]) -> None:
+        for integers in variables:
             if back.get(integers) in floats:
                 eqns.append(Eqn(ops.dequantize, (integers,), (back[integers],), {}, Source()))
 
     def integers(eqn: Eqn, place: int) -> Atom | None:
-        """What stands for an operand that is quantized, or read for its shape alone."""
+        """Return the integers in place of an operand that is quantized, or read for its shape alone."""
         atom = eqn.inputs[place]
         is_free = eqn.op.scales == "into" or eqn.op.operand_at(place).shape_only
         return moved.get(atom, atom) if is_free and isinstance(atom, Var) else atom

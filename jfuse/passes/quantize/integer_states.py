@@ -43,17 +43,17 @@ def _with_integers(signature: Signature, place: StatePlace) -> Signature:
     if (ends.type.dtype, ends.type.quantization) != (quantized.type.dtype, quantization):
         there = Var(replace(ends.type, dtype=quantized.type.dtype, quantization=quantization))
         again, ends = [Eqn(readers[0].op, (ends,), (there,), {}, made.source)], there
-    given = replace(before, type=quantized.type)
-    inputs = (*graph.inputs[: place.input], given, *graph.inputs[place.input + 1 :])
+    entering = replace(before, type=quantized.type)
+    inputs = (*graph.inputs[: place.input], entering, *graph.inputs[place.input + 1 :])
     outputs = (*graph.outputs[: place.output], ends, *graph.outputs[place.output + 1 :])
     eqns = (*(eqn for eqn in graph.eqns if eqn is not readers[0]), *again)
-    changed = substitute_graph(Graph(graph.name, inputs, eqns, outputs, graph.debug), {quantized: given})
+    changed = substitute_graph(Graph(graph.name, inputs, eqns, outputs, graph.debug), {quantized: entering})
     initial = activations_in(place.state.initial, quantized.type.dtype, quantization)
     new = State(place.state.name, initial, place.state.home)
-    kept, shown = (
+    new_states, shown = (
         tuple(new if s is place.state else s for s in states) for states in (signature.states, signature.exposed)
     )
-    return replace(signature, graph=_without(changed, made), states=kept, exposed=shown)
+    return replace(signature, graph=_without(changed, made), states=new_states, exposed=shown)
 
 
 def _is_scaled(reader: Eqn, maker: Eqn) -> bool:

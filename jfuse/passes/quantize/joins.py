@@ -24,13 +24,15 @@ def parts_left_float(
 ) -> Mapping[Eqn, str]:
     """Joins in integers whose parts are better dequantized one by one, and why."""
     ends = _ends(graph, forms)
-    found = {}
+    reasons = {}
     for eqn, of in _joins(graph, forms, range_of).items():
         widest, narrowest = _extremes(of)
         is_float = ends[eqn] is not None and all(boundary.is_float(i) for i in ends[eqn] or ())
         if is_float and _extent(widest) > MOST_COARSE * _extent(narrowest):
-            found[eqn] = f"its parts have unlike ranges, {_text(widest)} and {_text(narrowest)}: each has its own scale"
-    return found
+            reasons[eqn] = (
+                f"its parts have unlike ranges, {_text(widest)} and {_text(narrowest)}: each has its own scale"
+            )
+    return reasons
 
 
 def unlike_parts(graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[[Atom], Range]) -> Iterator[str]:
@@ -49,31 +51,31 @@ def unlike_parts(graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[
 def _joins(graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[[Atom], Range]) -> Mapping[Eqn, list[Range]]:
     """The ranges of the parts of each join in integers, but those of zeros alone."""
     joins = [e for e in graph.eqns if forms[e].kind == "integer" and e.op.moves == "joins"]
-    found = {}
+    ranges_of = {}
     for eqn in joins:
         parts = [a for i in operands_of(eqn).activations if (a := eqn.inputs[i]) is not None]
         ranges = [r for r in map(range_of, parts) if _extent(r)]
         if len(ranges) > 1 and integers_of(eqn).result == "same":
-            found[eqn] = ranges
-    return found
+            ranges_of[eqn] = ranges
+    return ranges_of
 
 
 def _ends(graph: Graph, forms: Mapping[Eqn, EqnForm]) -> Mapping[Eqn, list[int] | None]:
     """The outputs that each join becomes, if only after it is moved; None where integers are computed of it."""
     readers = users(graph)
-    found: dict[Var, list[int] | None] = {}
+    outputs_of: dict[Var, list[int] | None] = {}
     for eqn in reversed(graph.eqns):
         for var in eqn.outputs:
             outputs: list[int] | None = [i for i, a in enumerate(graph.outputs) if a is var]
             for reader in readers.get(var, ()):
                 is_integer = forms[reader].kind == "integer"
-                behind = [found[v] for v in reader.outputs] if is_integer else []
+                behind = [outputs_of[v] for v in reader.outputs] if is_integer else []
                 if outputs is None or (is_integer and not reader.op.moves) or None in behind:
                     outputs = None
                 else:
                     outputs += [i for each in behind for i in each or ()]
-            found[var] = outputs
-    return {e: found[e.outputs[0]] for e in graph.eqns if e.op.moves == "joins" and e.outputs}
+            outputs_of[var] = outputs
+    return {e: outputs_of[e.outputs[0]] for e in graph.eqns if e.op.moves == "joins" and e.outputs}
 
 
 def _extremes(ranges: list[Range]) -> tuple[Range, Range]:

@@ -33,7 +33,7 @@ def _scale(extent: float, steps: int, least: float) -> float:
 
 
 def real_ends(dtype: DType, quantization: Quantization) -> tuple[float, float]:
-    """What the least and the greatest integer stand for.   dtype: i8 or i16, which does not use its least one"""
+    """The real values of the least and greatest integers.   dtype: i8 or i16, which does not use its least one"""
     (scale,), (zero_point,) = quantization.scale, quantization.zero_point
     least, most = (FIRST[dtype], _LAST_OF_INT8) if dtype is DType.i8 else (-_STEPS[dtype], _STEPS[dtype])
     return (least - zero_point) * scale, (most - zero_point) * scale

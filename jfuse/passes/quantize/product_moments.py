@@ -1,4 +1,4 @@
-"""What products of constant weights read, as calibration saw it: for the mean of their errors, and to round in turn."""
+"""Moments of the operands of constant weights: they correct mean errors, and guide rounding weight by weight."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class ConstantProduct:
 
     @property
     def means(self) -> tuple[Observed, Moments]:
-        """What is kept for the mean of its errors; the gates of an LSTM have the same, of all steps alike."""
+        """The moments for its mean error; the gates of an LSTM share them, over all steps."""
         return Observed(self.eqn.outputs[0], _MEANS), Moments(self.operand, self.terms, squares=False)
 
     @property
     def squares(self) -> tuple[Observed, Moments] | None:
-        """What is kept to round its weights in turn; None where each result does not read all of one row's terms."""
+        """The moments to round its weights in turn; None unless each result reads all terms of one row."""
         shape = self.weights.array.shape
         terms = self.weights.array[0].size if shape[0] else 0
         if self.axis != 0 or not 0 < terms <= _MOST_TERMS or (self.is_image and shape[-1] != self.terms):
@@ -72,8 +72,8 @@ class ConstantProduct:
         terms = int(np.prod(shape))
         unit = jnp.reshape(jnp.eye(terms, dtype=jnp.float32), (terms, *shape))
         params = {**self.eqn.params, "fused_activation_function": "NONE"}
-        (found,) = self.eqn.op.run([x, unit, *(None for _ in self.eqn.inputs[2:])], params, ())
-        return jnp.reshape(found, (-1, terms))
+        (rows,) = self.eqn.op.run([x, unit, *(None for _ in self.eqn.inputs[2:])], params, ())
+        return jnp.reshape(rows, (-1, terms))
 
 
 def _const(eqn: Eqn, place: int) -> Const:
@@ -115,7 +115,7 @@ def _bias(eqn: Eqn, place: int | None) -> int | None:
 
 
 def wanted_moments(forms: Mapping[Eqn, EqnForm]) -> dict[Observed, Moments]:
-    """What calibration is to keep for the rules of equations that correct biases, or round weights in turn."""
+    """List the moments that calibration records for rules that correct biases or round weights in turn."""
     means = [p.means for p, rule in _products(forms) if rule.bias_correction and p.bias is not None]
     return dict([*means, *(p.squares for p in _in_turn(forms) if p.squares is not None)])
 
@@ -133,10 +133,10 @@ def _in_turn(forms: Mapping[Eqn, EqnForm]) -> Iterator[ConstantProduct]:
 
 @dataclass(frozen=True)
 class ProductMoments:
-    """What the products of a program read.
+    """The moments of the operands of a program's products.
 
-    statistics: of the calibration; None without one. of_weights: of the rows that each constant is multiplied with, by
-    its id, over all equations that read it: f64[terms + 1, terms + 1]; of those alone that are rounded in turn.
+    statistics: of the calibration; None without one. of_weights: the moments of the rows that each constant multiplies,
+    by its id, over all equations that read it, f64[terms + 1, terms + 1]; only for constants that are rounded in turn.
     """
 
     statistics: Statistics | None = None
@@ -145,37 +145,37 @@ class ProductMoments:
     @classmethod
     def of(cls, forms: Mapping[Eqn, EqnForm], statistics: Statistics) -> ProductMoments:
         """Those of a program whose equations have these forms."""
-        found: dict[int, np.ndarray] = {}
+        by_weights: dict[int, np.ndarray] = {}
         for product in _in_turn(forms):
             moments = None if product.squares is None else statistics.record(product.squares[0]).moments
             if moments is not None and moments[-1, -1] > 0:
-                found[id(product.weights)] = found.get(id(product.weights), np.float64(0)) + moments
-        return cls(statistics, found)
+                by_weights[id(product.weights)] = by_weights.get(id(product.weights), np.float64(0)) + moments
+        return cls(statistics, by_weights)
 
     def not_in_turn(self, forms: Mapping[Eqn, EqnForm]) -> Iterator[Eqn]:
         """The equations whose weights a rule wants rounded in turn, and of whose operand calibration has no squares."""
         for eqn, form in forms.items():
-            wanted = form.kind in ("weights", "integer") and form.rule.weight_algorithm == IN_TURN
-            consts = (const for _, const in weight_consts(eqn, form.rule)) if wanted else ()
+            is_in_turn = form.kind in ("weights", "integer") and form.rule.weight_algorithm == IN_TURN
+            consts = (const for _, const in weight_consts(eqn, form.rule)) if is_in_turn else ()
             if any(id(const) not in self.of_weights for const in consts):
                 yield eqn
 
-    def corrected(self, product: ConstantProduct, given: Const) -> Const | None:
-        """The bias of a product without what its results are off by on average for its weights in few bits.
+    def corrected(self, product: ConstantProduct, rounded: Const) -> Const | None:
+        """Subtract from the bias of a product the mean error that its quantized weights cause.
 
-        given: these weights. The bias as it is where calibration does not know; None without one.
+        rounded: these weights. Returns the bias unchanged where calibration has no mean; None without a bias.
         """
         if product.bias is None:
             return None
-        bias, error = _const(product.eqn, product.bias), self._mean_error(product, given)
+        bias, error = _const(product.eqn, product.bias), self._mean_error(product, rounded)
         return bias if error is None else Const((bias.array - error).astype(np.float32), bias.name)
 
-    def _mean_error(self, product: ConstantProduct, given: Const) -> np.ndarray | None:
+    def _mean_error(self, product: ConstantProduct, rounded: Const) -> np.ndarray | None:
         """f64[outputs]; as if the operand were the same everywhere in an image, without zeros around it."""
         means = self._means(product.means[0])
         if means is None:
             return None
-        errors = as_real(given.array, given.quantization).astype(np.float64) - product.weights.array
+        errors = as_real(rounded.array, rounded.quantization).astype(np.float64) - product.weights.array
         if not product.is_image:
             return np.asarray(errors @ means)
         if product.axis == 0:
@@ -190,5 +190,5 @@ class ProductMoments:
         """The mean of each term of the rows that a product reads, f64[terms]; None where calibration does not know."""
         if self.statistics is None or self.statistics.untrusted:
             return None
-        found = self.statistics.record(what).moments
-        return None if found is None or not found[0, -1] > 0 else np.asarray(found[0, :-1] / found[0, -1])
+        moments = self.statistics.record(what).moments
+        return None if moments is None or not moments[0, -1] > 0 else np.asarray(moments[0, :-1] / moments[0, -1])

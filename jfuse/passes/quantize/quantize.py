@@ -120,7 +120,7 @@ def _calibrated(
     ctx: Context,
     from_training: bool,
 ) -> Statistics:
-    """What calibration saw of the values.
+    """Collect the statistics of values from calibration.
 
     wanted: with the algorithms that take their ranges. from_training: whether values may have none.
     """
@@ -151,16 +151,16 @@ def _calibrated(
 def _without_moments(moments: Mapping[Observed, Moments], statistics: Statistics) -> Iterator[str]:
     """Notes on what the statistics of another calibration lack; JfuseError where weights cannot be rounded without."""
     for squares in (True, False):
-        wanted = [what for what, tally in moments.items() if tally.squares is squares]
-        if not wanted or any(statistics.record(what).moments is not None for what in wanted):
+        needed = [what for what, tally in moments.items() if tally.squares is squares]
+        if not needed or any(statistics.record(what).moments is not None for what in needed):
             continue
         if squares:
             raise JfuseError(
                 "the statistics do not have what the recipe rounds weights by",
-                where=value_source(statistics.program, wanted[0].var),
+                where=value_source(statistics.program, needed[0].var),
                 remedy="calibrate again with this recipe",
             )
-        yield f"the biases of {len(wanted)} products are not corrected: the statistics are those of another recipe"
+        yield f"the biases of {len(needed)} products are not corrected: the statistics are those of another recipe"
 
 
 @dataclass(frozen=True)
@@ -184,42 +184,42 @@ class Quantizing:
         """The same with what calibration saw of the program."""
         forms = {
             graph: in_trained_bits(
-                graph, forms_of(graph, self.recipe, self.target, given, self._why_float), self.target
+                graph, forms_of(graph, self.recipe, self.target, quantized_inputs, self._why_float), self.target
             )
             for signature in distinct(program)
             for graph in all_graphs(signature.graph)
-            for given in [self._given(signature) if graph is signature.graph else frozenset[Var]()]
+            for quantized_inputs in [self._given(signature) if graph is signature.graph else frozenset[Var]()]
         }
-        wanted, together = self._wanted(program, forms), {e: f for of in forms.values() for e, f in of.items()}
-        statistics = _calibrated(wanted, wanted_moments(together), program, ctx, self.recipe.from_training)
+        algorithms, together = self._wanted(program, forms), {e: f for of in forms.values() for e, f in of.items()}
+        statistics = _calibrated(algorithms, wanted_moments(together), program, ctx, self.recipe.from_training)
         products = ProductMoments.of(together, statistics)
         ctx.report.notes += _rounded_apart([*products.not_in_turn(together)])
         weights = WeightsInFewBits(products)
         if not self.recipe.needs_ranges:
             return replace(self, weights=weights)
         is_calibrated = ctx.calibrate is not None
-        ranges = ValueRanges(statistics, frozenset(wanted), same_values(program), is_calibrated)
+        ranges = ValueRanges(statistics, frozenset(algorithms), same_values(program), is_calibrated)
         return replace(self, ranges=ranges, weights=weights)
 
     def _wanted(self, program: Program, forms: Mapping[Graph, Mapping[Eqn, EqnForm]]) -> Mapping[Observed, set[str]]:
         """The values whose range integer kernels need, with the algorithms that take it."""
-        found: dict[Observed, set[str]] = {}
+        algorithms: dict[Observed, set[str]] = {}
         alike = same_values(program)
 
         def note(what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
             for each in observed_together(what, alike):
-                found.setdefault(each, set()).add(algorithm)
+                algorithms.setdefault(each, set()).add(algorithm)
             return 0.0, 1.0
 
         for graph, of in forms.items():
             Choice(graph, of, note)
-        return found
+        return algorithms
 
     def signature(self, signature: Signature) -> Signature:
         """The signature with its graph in the new types; states, and what exposes them, stay float."""
-        given = self._given(signature)
-        boundary = Boundary(self.recipe.inputs, self.recipe.outputs, given, _plain_counts(signature)[1])
-        return replace(signature, graph=self._graph(signature.graph, boundary, given))
+        quantized_inputs = self._given(signature)
+        boundary = Boundary(self.recipe.inputs, self.recipe.outputs, quantized_inputs, _plain_counts(signature)[1])
+        return replace(signature, graph=self._graph(signature.graph, boundary, quantized_inputs))
 
     def _given(self, signature: Signature) -> frozenset[Var]:
         """The inputs that come as integers: not those whose numbers become indices, which steps would move."""
@@ -228,13 +228,13 @@ class Quantizing:
         floats = filter(is_float, signature.graph.inputs[: _plain_counts(signature)[0]])
         return frozenset(floats) - made_integers(signature.graph)
 
-    def _graph(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> Graph:
-        forms, choice = self._chosen(graph, boundary, given)
+    def _graph(self, graph: Graph, boundary: Boundary, quantized_inputs: frozenset[Var]) -> Graph:
+        forms, choice = self._chosen(graph, boundary, quantized_inputs)
         self.forms.update(forms)
         return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
 
     def _chosen(
-        self, graph: Graph, boundary: Boundary, given: frozenset[Var]
+        self, graph: Graph, boundary: Boundary, quantized_inputs: frozenset[Var]
     ) -> tuple[dict[Eqn, EqnForm], Choice | None]:
         """The forms of the equations, and the parameters of what computes in integers."""
         refused: dict[Eqn, str] = {}
@@ -243,19 +243,19 @@ class Quantizing:
             return refused.get(eqn) or self._why_float(eqn) or self._why_no_range(eqn)
 
         while True:
-            forms = forms_of(graph, self.recipe, self.target, given, why_not)
+            forms = forms_of(graph, self.recipe, self.target, quantized_inputs, why_not)
             forms = in_trained_bits(graph, forms, self.target)
             integers = [e for e, f in forms.items() if f.kind == "integer"]
             if not integers:
                 return forms, None
             choice = Choice(graph, forms, self._range)
-            found = {eqn: reason for eqn in integers if (reason := choice.why_not(eqn)) is not None}
-            if not found and not self.recipe.int8_only:
-                found = dict(parts_left_float(graph, forms, boundary, choice.seen))
-            if not found:
+            reasons = {eqn: reason for eqn in integers if (reason := choice.why_not(eqn)) is not None}
+            if not reasons and not self.recipe.int8_only:
+                reasons = dict(parts_left_float(graph, forms, boundary, choice.seen))
+            if not reasons:
                 self.notes.extend(unlike_parts(graph, forms, choice.seen))
                 return forms, choice
-            refused |= found
+            refused |= reasons
 
     def _body(self, body: Graph) -> Graph:
         """A body of an equation; what it takes and gives stays float, as all bodies of the equation agree on it."""

@@ -83,7 +83,7 @@ class _FastForms:
     def signature(self, signature: Signature) -> Signature:
         """The signature with each LSTM as it is, for a rule that leaves it floats, or as steps in a loop."""
         self.names.update(map(equation_name, all_eqns(signature.graph)))
-        lstms = [found for eqn in all_eqns(signature.graph) if (found := self._lstm(eqn)) is not None]
+        lstms = [candidate for eqn in all_eqns(signature.graph) if (candidate := self._lstm(eqn)) is not None]
         loops = self._loops(signature.graph, lstms)
         for lstm in lstms:
             self._note(lstm, loops.get(lstm.eqn.outputs[0]))
@@ -126,8 +126,8 @@ class _FastForms:
         for eqn in all_eqns(steps):
             if eqn.op is scan:
                 scans.setdefault(eqn.source, []).append(eqn)
-        found = ((lstm.eqn.outputs[0], _faster(lstm, scans.get(lstm.source, ()), options)) for lstm in lstms)
-        return {var: form for var, form in found if form is not None}
+        form_of = ((lstm.eqn.outputs[0], _faster(lstm, scans.get(lstm.source, ()), options)) for lstm in lstms)
+        return {var: form for var, form in form_of if form is not None}
 
     def _note(self, lstm: _Lstm, form: LoopSpelling | None) -> None:
         """Add the rule for an LSTM, and to the report what it is instead of integers."""
@@ -194,8 +194,8 @@ def _faster(lstm: _Lstm, scans: Sequence[Eqn], options: RecurrenceOptions) -> Lo
         return None
     (body,), params = scans[0].bodies, scans[0].params
     rows = body.inputs[params["consts"] + params["carries"] :], body.outputs[params["carries"] :]
-    given, collected = ([atom.type for atom in part] for part in rows)
-    floats = LoopSize.of(body, params["length"], given, collected)
+    sequences, collected = ([atom.type for atom in part] for part in rows)
+    floats = LoopSize.of(body, params["length"], sequences, collected)
     loop = replace(floats, weights=floats.weights // _FLOAT_BYTES)
     room = ROOMS[options.prefer]
     most = inf if options.prefer == "speed" else _most_operators(lstm, len(scans), loop)

@@ -21,8 +21,7 @@ BiasOfGate = Callable[[int, int | None, Const], Atom | None]
 """The bias of a gate by the positions of its weights of the inputs and of itself, and these weights in integers."""
 _GATE_STEP = 2.0**-12  # of what the kernel adds up in a gate
 _OF_NORMS = 2.0**-10
-"""What the kernel multiplies normed gates with before it adds a bias: its bias has the scale of the coefficients
-times this."""
+"""Factor of normed gates before the kernel adds a bias: the bias has the scale of the coefficients times this."""
 
 
 def integer_lstm(
@@ -105,12 +104,12 @@ def integer_svdf(eqn: Eqn, recurrence: IntegerSvdf, taken: Mapping[int, Atom], o
 
 
 def _totals(eqn: Eqn, recurrence: IntegerLstm, part: RangeOfPart) -> list[tuple[GateOperands, Quantization]]:
-    """What gates add up before their layer norm; without one the kernel has a scale of its own."""
-    found = {g: parameters(*part(g.part), DType.i16) for g in recurrence.gates if eqn.inputs[g.norm] is not None}
-    if not found:
+    """The parameters of gates' sums before their layer norm; without a norm the kernel has a scale of its own."""
+    of_gate = {g: parameters(*part(g.part), DType.i16) for g in recurrence.gates if eqn.inputs[g.norm] is not None}
+    if not of_gate:
         return []
-    any_of_them = next(iter(found.values()))  # of a gate that is not there the kernel reads a scale as well
-    return [(gate, found.get(gate, any_of_them)) for gate in recurrence.gates]
+    any_of_them = next(iter(of_gate.values()))  # of a gate that is not there the kernel reads a scale as well
+    return [(gate, of_gate.get(gate, any_of_them)) for gate in recurrence.gates]
 
 
 def _quantization(atom: Atom) -> Quantization:
@@ -127,17 +126,17 @@ def _intermediate(quantization: Quantization, dtype: DType) -> Var:
 def _gate(eqn: Eqn, gate: GateOperands, input_scale: float, bias_type: DType, bias_of: BiasOfGate) -> dict[int, Const]:
     """The constants of a gate.   bias_type: integers that hold sums of products"""
     bias_place = gate.bias if eqn.inputs[gate.norm] is None else None
-    found = _product(eqn, gate.weights, bias_place, input_scale, bias_type, bias_of)
-    found |= _product(eqn, gate.recurrent, None, 1.0, bias_type)
+    constants = _product(eqn, gate.weights, bias_place, input_scale, bias_type, bias_of)
+    constants |= _product(eqn, gate.recurrent, None, 1.0, bias_type)
     for place in (gate.peephole, gate.norm):
         atom = None if place is None else eqn.inputs[place]
         if place is not None and isinstance(atom, Const):
-            found[place] = _vector(atom)
+            constants[place] = _vector(atom)
     bias = eqn.inputs[gate.bias]
-    if gate.norm in found and isinstance(bias, Const):
-        scale = np.array([_quantization(found[gate.norm]).scale[0] * _OF_NORMS])
-        found[gate.bias] = bias_in(bias, scale, bias_type)
-    return found
+    if gate.norm in constants and isinstance(bias, Const):
+        scale = np.array([_quantization(constants[gate.norm]).scale[0] * _OF_NORMS])
+        constants[gate.bias] = bias_in(bias, scale, bias_type)
+    return constants
 
 
 def _product(
@@ -155,12 +154,12 @@ def _product(
     matrix, added = eqn.inputs[weights], None if bias is None else eqn.inputs[bias]
     assert isinstance(matrix, Const), "weights are constants"
     least = least_scale(added, input_scale, dtype) if isinstance(added, Const) else None
-    found = {weights: weights_in(matrix, _EIGHT_BITS, "tensor", least_scale=least)}
-    added = added if bias_of is None or bias is None else bias_of(weights, bias, found[weights])
+    constants = {weights: weights_in(matrix, _EIGHT_BITS, "tensor", least_scale=least)}
+    added = added if bias_of is None or bias is None else bias_of(weights, bias, constants[weights])
     if bias is not None and isinstance(added, Const):
-        scale = np.array([_quantization(found[weights]).scale[0] * input_scale])
-        found[bias] = bias_in(added, scale, dtype)
-    return found
+        scale = np.array([_quantization(constants[weights]).scale[0] * input_scale])
+        constants[bias] = bias_in(added, scale, dtype)
+    return constants
 
 
 def _vector(const: Const) -> Const:

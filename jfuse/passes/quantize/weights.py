@@ -40,7 +40,7 @@ class WeightsInFewBits:
         self._made: dict[tuple[int, Hashable], tuple[Const, Const]] = {}
 
     def kept(self, const: Const, key: Hashable, make: Callable[[], Const]) -> Const:
-        """What `make` makes of a constant, the same for an equal key."""
+        """Return the result of `make` for a constant, cached by key."""
         place = (id(const), key)
         if place not in self._made:
             self._made[place] = (const, make())  # the constant stays alive as long as its id stands for it
@@ -53,13 +53,13 @@ class WeightsInFewBits:
         )
         return self._in(eqn, weights, rule, granularity, least)
 
-    def corrected(self, eqn: Eqn, rule: QuantizeRule, weights: int, bias: int | None, given: Const) -> Atom | None:
+    def corrected(self, eqn: Eqn, rule: QuantizeRule, weights: int, bias: int | None, rounded: Const) -> Atom | None:
         """The bias of an equation as its rule wants it; None without one.
 
-        weights, bias: the operands that make and that hold it, by position. given: the weights in few bits
+        weights, bias: the operands that make and that hold it, by position. rounded: the weights in few bits
         """
         products = (p for p in products_of(eqn) if (p.place, p.bias) == (weights, bias)) if rule.bias_correction else ()
-        corrected = (self._moments.corrected(product, given) for product in products)
+        corrected = (self._moments.corrected(product, rounded) for product in products)
         return next(corrected, None if bias is None else eqn.inputs[bias])
 
     def put(self, graph: Growing, eqn: Eqn, rule: QuantizeRule) -> None:
@@ -106,9 +106,9 @@ def _way(eqn: Eqn, weights: WeightOperand, const: Const, rule: QuantizeRule) -> 
     if rule.mode != "dynamic":
         return None
     order: tuple[Granularity, ...] = ("block", "channel", "tensor")
-    wanted = order[order.index(rule.granularity) :]
+    granularities = order[order.index(rule.granularity) :]
     ways = {w.granularity: w for w in weights.hybrid if w.dtype is rule.weights and _fits(eqn, w, const, rule)}
-    return next((ways[granularity] for granularity in wanted if granularity in ways), None)
+    return next((ways[granularity] for granularity in granularities if granularity in ways), None)
 
 
 def _fits(eqn: Eqn, way: Hybrid, const: Const, rule: QuantizeRule) -> bool:

@@ -24,15 +24,15 @@ def eliminate_dead_code(graph: Graph) -> Graph:
     if graph in _CLEAN:
         return graph
     read = {atom for atom in graph.outputs if isinstance(atom, Var)}
-    kept: list[Eqn] = []
+    live: list[Eqn] = []
     for eqn in reversed(graph.eqns):
         effects = bool(eqn.effects) or any(has_effects(body) for body in eqn.bodies)
         if not effects and not any(out in read for out in eqn.outputs):
             continue
         slim = _slim(eqn, [out in read for out in eqn.outputs]) if eqn.bodies else eqn
         read.update(atom for atom in slim.inputs if isinstance(atom, Var))
-        kept.append(slim)
-    eqns = tuple(reversed(kept))
+        live.append(slim)
+    eqns = tuple(reversed(live))
     unchanged = len(eqns) == len(graph.eqns) and all(map(operator.is_, eqns, graph.eqns))
     if not unchanged:
         return replace(graph, eqns=eqns)
@@ -79,8 +79,8 @@ def _slim(eqn: Eqn, read: Sequence[bool]) -> Eqn:
 
 def _slim_while(eqn: Eqn, read: Sequence[bool]) -> Eqn:
     cond, body = eqn.bodies
-    wanted = {i for i, r in enumerate(read) if r} | needed_inputs(cond, [0], {})
-    keep = sorted(wanted | needed_inputs(body, wanted, {i: i for i in range(len(read))}))
+    needed_carries = {i for i, r in enumerate(read) if r} | needed_inputs(cond, [0], {})
+    keep = sorted(needed_carries | needed_inputs(body, needed_carries, {i: i for i in range(len(read))}))
     if len(keep) == len(read):
         return eqn
     cond = replace(cond, inputs=_at(cond.inputs, keep))
@@ -91,9 +91,9 @@ def _slim_while(eqn: Eqn, read: Sequence[bool]) -> Eqn:
 def _slim_scan(eqn: Eqn, read: Sequence[bool]) -> Eqn:
     (body,) = eqn.bodies
     consts, carries = eqn.params["consts"], eqn.params["carries"]
-    wanted = {i for i, r in enumerate(read) if r}
-    needed = needed_inputs(body, wanted, {consts + i: i for i in range(carries)})
-    needed |= {consts + i for i in wanted if i < carries}
+    needed_carries = {i for i, r in enumerate(read) if r}
+    needed = needed_inputs(body, needed_carries, {consts + i: i for i in range(carries)})
+    needed |= {consts + i for i in needed_carries if i < carries}
     first_x = consts + carries
     if not is_known(eqn.params["length"]) and not any(i >= first_x for i in needed):
         needed.add(first_x)  # the number of steps is known from a step input alone

@@ -58,9 +58,9 @@ def _simplified(graph: Graph, rules: _Rules, done: dict[Graph, Graph]) -> Graph:
 
     done: what came out for each body so far, so that a body that stays is not walked again.
     """
-    found = done.get(graph)
-    if found is not None:
-        return found
+    simplified = done.get(graph)
+    if simplified is not None:
+        return simplified
     current, last = graph, list[Graph]()
     applied: set[str] = set()
     for sweep in range(_SWEEPS):
@@ -75,8 +75,8 @@ def _simplified(graph: Graph, rules: _Rules, done: dict[Graph, Graph]) -> Graph:
         current = swept
     else:
         current = min(last, key=lambda graph: len(graph.eqns))
-        told = f"{len(applied)} rewrites undo each other, please report it: {', '.join(sorted(applied))}"
-        rules.notes.append(f"simplify found no end in graph {graph.name} and kept its shortest form; {told}")
+        undone = f"{len(applied)} rewrites undo each other, please report it: {', '.join(sorted(applied))}"
+        rules.notes.append(f"simplify found no end in graph {graph.name} and kept its shortest form; {undone}")
     done[graph] = done[current] = current
     return current
 
@@ -124,10 +124,10 @@ class _Sweep:
 
     def _merged(self, eqn: Eqn) -> Sequence[Any] | None:
         for rule in self._merges.get(eqn.op, ()):
-            found = rule(eqn, self._state)
-            if found is not None:
+            results = rule(eqn, self._state)
+            if results is not None:
                 self._applied.add(rule_name(rule))
-                return found if isinstance(found, tuple) else (found,)
+                return results if isinstance(results, tuple) else (results,)
         return None
 
 

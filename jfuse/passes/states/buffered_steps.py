@@ -92,7 +92,7 @@ def _pads_others(amounts: Sequence[Any], axis: int) -> bool:
 
 
 def other_padding(eqn: Eqn, axis: int) -> Const | None:
-    """What an equation pads along other axes than that one; None for nothing."""
+    """Return the padding along the other axes; None without any."""
     amounts = eqn.inputs[1]
     if eqn.op is ops.concatenation or not isinstance(amounts, Const) or not _pads_others(amounts.array.tolist(), axis):
         return None

@@ -50,8 +50,8 @@ def recurrences(graph: Graph, made: Mapping[Var, Eqn]) -> Iterator[CarryingEqn]:
             (body,) = eqn.bodies
             scans = [e for e in body.eqns if e.op is scan and _steps(e)]
             if scans:
-                found, hidden = _through(eqn, body, scans)
-                yield CarryingEqn(eqn, tuple(found), hidden, _runs_backwards(eqn, body, scans, made))
+                carries, hidden = _through(eqn, body, scans)
+                yield CarryingEqn(eqn, tuple(carries), hidden, _runs_backwards(eqn, body, scans, made))
 
 
 def inner_recurrences(graph: Graph) -> Iterator[Eqn]:
@@ -74,43 +74,43 @@ def _own(eqn: Eqn) -> Iterator[Carry]:
 
 
 def _roles(eqn: Eqn) -> list[str]:
-    """What to call the carries of a scan: h is multiplied by weights, or given out at every step; a second one is c."""
+    """Name the carries of a scan: h is multiplied by weights, or returned at every step; a second one is c."""
     (body,) = eqn.bodies
     _, carries, _ = scan_parts(body.inputs, eqn.params)
     if len(carries) == 1:
         return ["h"]
-    given = set(body.outputs[len(carries) :])
+    collected = set(body.outputs[len(carries) :])
     multiplied = _reaching_products(body)
-    for chosen in ([v in multiplied for v in carries], [a in given for a in body.outputs[: len(carries)]]):
+    for chosen in ([v in multiplied for v in carries], [a in collected for a in body.outputs[: len(carries)]]):
         if len(carries) == 2 and sum(chosen) == 1:
             return ["h" if is_h else "c" for is_h in chosen]
     return [f"state_{i}" for i in range(len(carries))]
 
 
 def _reaching_products(body: Graph) -> set[Atom]:
-    """What goes into a matrix product as it is, moved, joined or cast."""
-    found: set[Atom] = set()
+    """Collect the values that a matrix product reads, directly or moved, joined or cast."""
+    values: set[Atom] = set()
     for eqn in reversed(body.eqns):
         product = eqn.op.product == "matrices"
-        if product or (eqn.op in _MOVES and found.intersection(eqn.outputs)):
-            found.update(a for a in eqn.inputs if isinstance(a, Var))
-    return found
+        if product or (eqn.op in _MOVES and values.intersection(eqn.outputs)):
+            values.update(a for a in eqn.inputs if isinstance(a, Var))
+    return values
 
 
 def _through(eqn: Eqn, body: Graph, scans: Sequence[Eqn]) -> tuple[list[Carry], bool]:
-    """What the scans of a composite carry, by its own operands and results; whether some of it is not to be seen."""
+    """List the carries of a composite's scans by its own operands and results; also whether one starts inside it."""
     inputs = {var: i for i, var in enumerate(body.inputs)}
     results = {atom: i for i, atom in reversed(list(enumerate(body.outputs)))}
-    found, hidden = [], False
+    carries, hidden = [], False
     for inner in scans:
         for carry in _own(inner):
             start, end = inner.inputs[carry.operand], inner.outputs[carry.result or 0]
             if isinstance(start, Var) and start in inputs:
                 name = eqn.params["arguments"][inputs[start]] if eqn.params["arguments"] else carry.role
-                found.append(Carry(inputs[start], results.get(end), _role(name)))
+                carries.append(Carry(inputs[start], results.get(end), _role(name)))
             else:
                 hidden = True
-    return found, hidden
+    return carries, hidden
 
 
 def _role(argument: str) -> str:

@@ -1,10 +1,10 @@
-"""What is sized at run time depends on the fused recurrent ops of the graph, so that it cannot run before them.
+"""Makes operators that are sized at run time depend on the graph's fused recurrent ops, so that they run after them.
 
-XNNPACK gathers its operators, and whatever does not depend on them then runs first, wherever it stands in the file. So
-a FILL to the batch of an input, or a WHERE of it, came before a fused op behind a convolution, and the states of that
-were planned with their old sizes once the batch had grown: wrong numbers, then a crash (LiteRT 2.3.0, see
-`run_time_shapes`). Sizes are taken from what the fused ops give, and what is sized by data has its operand reshaped to
-the shape that it has, with such a size.
+XNNPACK gathers its operators, and operators that do not depend on them then run first, wherever they are in the file.
+A FILL to the batch of an input, or a WHERE, thus ran before a fused op behind a convolution. Once the batch had grown,
+the states of that op kept their old sizes: wrong numbers, then a crash (LiteRT 2.3.0, see `run_time_shapes`).
+So sizes are read from results of the fused ops. The operand of an operator sized by data is reshaped to its own shape,
+with such a size.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def late_sizes(graph: Graph) -> Graph:
 
 def _ends(graph: Graph) -> list[Eqn]:
     """The fused ops that no other one depends on."""
-    found: list[Eqn] = []
+    last_ops: list[Eqn] = []
     needed: set[Atom | None] = set()
     for eqn in reversed(graph.eqns):
         is_needed, is_fused = not needed.isdisjoint(eqn.outputs), has_open_state(eqn)
         if is_fused and not is_needed:
-            found.append(eqn)
+            last_ops.append(eqn)
         if is_fused or is_needed:
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
-    return found[::-1]
+    return last_ops[::-1]
 
 
 def _places(ends: Iterable[Eqn]) -> Places:
     """Where the results of fused ops have open sizes; not their states, which are read right after them."""
-    found: dict[str, list[tuple[Var, int]]] = {}
+    places_of: dict[str, list[tuple[Var, int]]] = {}
     for fused in ends:
         states = set(state_operands(fused).values())
         own = {
@@ -67,8 +67,8 @@ def _places(ends: Iterable[Eqn]) -> Places:
             if symbols_of(dim) == {str(dim)}
         }
         for name, place in own.items():
-            found.setdefault(name, []).append(place)
-    return found
+            places_of.setdefault(name, []).append(place)
+    return places_of
 
 
 def _split(graph: Graph, ends: Iterable[Eqn]) -> tuple[tuple[Eqn, ...], tuple[Eqn, ...]]:
@@ -81,25 +81,25 @@ def _with_sizes_taken(graph: Graph, ends: Sequence[Eqn], places: Places) -> Grap
     """SHAPEs of what does not depend on the fused ops, and which these do not need, as sizes of what they give."""
     first, rest = _split(graph, ends)
     after = _computed_from(rest, ends)
-    found: dict[Var, Atom] = {}
+    replacements: dict[Var, Atom] = {}
     readers, results = users(graph), set(graph.outputs)
     with recording() as trace:
         for shape in (eqn for eqn in rest if eqn.op is ops.shape and eqn.inputs[0] not in after):
             with at_source(shape.source):
-                found |= _taken(shape, readers.get(shape.outputs[0], ()), shape.outputs[0] in results, places)
-    if not found:
+                replacements |= _taken(shape, readers.get(shape.outputs[0], ()), shape.outputs[0] in results, places)
+    if not replacements:
         return graph
-    others = (eqn for eqn in rest if not found.keys() & set(eqn.outputs))
-    return eliminate_dead_code(substitute_graph(replace(graph, eqns=(*first, *trace.eqns, *others)), found))
+    others = (eqn for eqn in rest if not replacements.keys() & set(eqn.outputs))
+    return eliminate_dead_code(substitute_graph(replace(graph, eqns=(*first, *trace.eqns, *others)), replacements))
 
 
 def _computed_from(eqns: Iterable[Eqn], ends: Iterable[Eqn]) -> set[Atom | None]:
     """The values that depend on fused ops."""
-    found: set[Atom | None] = {out for eqn in ends for out in eqn.outputs}
+    dependent: set[Atom | None] = {out for eqn in ends for out in eqn.outputs}
     for eqn in eqns:
-        if not found.isdisjoint(eqn.inputs):
-            found.update(eqn.outputs)
-    return found
+        if not dependent.isdisjoint(eqn.inputs):
+            dependent.update(eqn.outputs)
+    return dependent
 
 
 def _taken(shape: Eqn, readers: Sequence[Eqn], is_result: bool, places: Places) -> dict[Var, Atom]:
@@ -171,11 +171,11 @@ def _can_be_tied(x: Var) -> bool:
 def _reshaped(x: Var, places: Places, reader: Eqn) -> tuple[tuple[Eqn, ...], Var]:
     """The equations that give x in its own shape, one size of which at least a fused op tells; and what they give."""
     dims, result = x.type.shape, Var(x.type, x.name)
-    told = [is_known(d) or str(d) in places for d in dims]
+    is_stated = [is_known(d) or str(d) in places for d in dims]
     with recording() as trace, at_source(reader.source):
         sizes = [
             _size(d, places, DType.i32) if t else _read(x, i, DType.i32)
-            for i, (d, t) in enumerate(zip(dims, told, strict=True))
+            for i, (d, t) in enumerate(zip(dims, is_stated, strict=True))
         ]
         if not any(str(d) in places for d in dims):
             some = reduce(ops.maximum, (_read(y, axis, DType.i32) for y, axis in next(iter(places.values()))))

@@ -44,8 +44,8 @@ def apply_state_mode(program: Program, ctx: Context) -> Program:
     if mode == "reset":
         return with_signatures(program, lambda s: _started_anew(s, ctx))
     names = _Names.of(program)
-    found = [r for graph in program.graphs() for r in recurrences(graph, producers(graph))]
-    sources = [r.eqn.source for r in found] or [layer_source(e.source) for g in program.graphs() for e in g.eqns]
+    recurrent = [r for graph in program.graphs() for r in recurrences(graph, producers(graph))]
+    sources = [r.eqn.source for r in recurrent] or [layer_source(e.source) for g in program.graphs() for e in g.eqns]
     layers = Layers.of(sources, ctx.variables)
     program = with_signatures(program, lambda s: _streamed(s, ctx, names, layers))
     if not any(s.states for s in program.signatures):
@@ -100,9 +100,9 @@ class _Names:
     def new(self, name: str, initial: Const) -> State:
         """A state of that name, with a number behind it where it is taken."""
         candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1)))
-        found = next(c for c in candidates if c not in self.taken)
-        self.taken.add(found)
-        return State(found, initial)
+        unused = next(c for c in candidates if c not in self.taken)
+        self.taken.add(unused)
+        return State(unused, initial)
 
     def rename(self, state: State, name: str) -> None:
         """Give one of the source's states a name after what it is the state of; the first one counts."""
@@ -118,7 +118,7 @@ class _Names:
 
 
 @dataclass(frozen=True)
-class _New:
+class _NewState:
     """A carry that becomes a state."""
 
     eqn: Eqn
@@ -128,7 +128,7 @@ class _New:
 
 
 @dataclass(frozen=True)
-class _Buffered:
+class _NewBuffer:
     """Steps of which the last ones become a state, which a concatenation puts before them."""
 
     buffer: Buffer
@@ -147,25 +147,25 @@ def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers)
     for eqn in (e for e in graph.eqns if e.op is while_):
         _note(ctx, f"the loop at {eqn.source} does not step through a sequence: it starts anew on every call")
     held = {graph.inputs[p.input]: p.state for p in places(signature)}
-    new: list[_New] = []
-    kept: set[Eqn] = set()
+    new: list[_NewState] = []
+    streamed: set[Eqn] = set()
     for recurrence in recurrences(graph, made):
         layer = layers.name(recurrence.eqn.source)
         for carry in recurrence.carries:
             if (atom := recurrence.eqn.inputs[carry.operand]) in held and ctx.recurrence.state == "io":
                 names.rename(held[atom], f"{layer}_{carry.role}")
-        found = list(_new_states(recurrence, layer, known, ctx, names))
-        if found or not held.keys().isdisjoint(recurrence.eqn.inputs):
-            kept.add(recurrence.eqn)
-        new += found
-    stream = stream_of(signature, kept, ctx.recurrence.state)
+        states = list(_new_states(recurrence, layer, known, ctx, names))
+        if states or not held.keys().isdisjoint(recurrence.eqn.inputs):
+            streamed.add(recurrence.eqn)
+        new += states
+    stream = stream_of(signature, streamed, ctx.recurrence.state)
     if stream.backwards:
         _note(ctx, f"the recurrences of {signature.key!r} run backwards: hand its pieces from the last to the first")
     buffered = [_buffered(b, ctx, names, layers) for b in stream.buffers]
     return _with_states(signature, new, buffered) if new or buffered else signature
 
 
-def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _Buffered:
+def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _NewBuffer:
     """The state of a buffer: what a piece has before its first step, and what it leaves for the next one."""
     eqn, axis, (result,) = buffer.eqn, buffer.axis, buffer.eqn.outputs
     shape = buffer.x.type.shape
@@ -186,12 +186,12 @@ def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _B
         eqns = (replace(eqns[0], outputs=(result,)), substitute(eqns[1], {joined: result}))
     else:
         eqns = (*eqns, replace(eqn, inputs=(joined, buffer.rest, *eqn.inputs[2:])))
-    return _Buffered(buffer, state, before, after, eqns)
+    return _NewBuffer(buffer, state, before, after, eqns)
 
 
 def _new_states(
     recurrence: CarryingEqn, layer: str, known: Mapping[Var, np.ndarray], ctx: Context, names: _Names
-) -> Iterator[_New]:
+) -> Iterator[_NewState]:
     for carry in recurrence.carries:
         atom = recurrence.eqn.inputs[carry.operand]
         constant = None if atom is None else constant_of(atom, known)
@@ -202,7 +202,7 @@ def _new_states(
             raise _not_kept(recurrence, state.name, _WITH_ITS_STATE)
         if ctx.recurrence.state == "keep":
             _refuse_to_keep(recurrence, state.name, atom.type)
-        yield _New(recurrence.eqn, carry, state, Var(atom.type, state.name))
+        yield _NewState(recurrence.eqn, carry, state, Var(atom.type, state.name))
     if recurrence.hidden:
         raise _not_kept(recurrence, f"{layer}_state", _WITH_ITS_STATE)
 
@@ -239,7 +239,7 @@ def _not_kept(recurrence: CarryingEqn, name: str, expected: str) -> LowerError:
     )
 
 
-def _with_states(signature: Signature, new: Sequence[_New], buffered: Sequence[_Buffered]) -> Signature:
+def _with_states(signature: Signature, new: Sequence[_NewState], buffered: Sequence[_NewBuffer]) -> Signature:
     graph = signature.graph
     operands: dict[Eqn, dict[int, Var]] = {}
     for n in new:

@@ -45,8 +45,10 @@ def place_states(program: Program, ctx: Context) -> Program:
     ctx.report.kept = list(_kept(program, _keepers(program) if in_tensors else {}))
 
     def placed(signature: Signature) -> Signature:
-        kept = {p.output: signature.graph.inputs[p.input] for p in places(signature) if p.state.home == "tensor"}
-        return replace(signature, graph=state(signature.graph, ctx, in_place=kept))
+        state_tensors = {
+            p.output: signature.graph.inputs[p.input] for p in places(signature) if p.state.home == "tensor"
+        }
+        return replace(signature, graph=state(signature.graph, ctx, in_place=state_tensors))
 
     return with_signatures(with_homes(program, in_tensors=in_tensors), placed)
 
@@ -76,18 +78,18 @@ def with_homes(program: Program, *, in_tensors: bool = True) -> Program:
 def _keepers(program: Program) -> dict[str, Eqn | None]:
     """The equations in whose state tensors states can be, by the state's name; None where nothing reads the tensor."""
     signatures = distinct(program)
-    known = Counter(kept.name for s in signatures for kept in s.states)
-    found: dict[str, Eqn | None] = {}
+    known = Counter(each.name for s in signatures for each in s.states)
+    keepers: dict[str, Eqn | None] = {}
     for s in signatures:
         alone = [p for p in places(s) if known[p.state.name] == 1 and _is_reset(p.state)]
-        found |= _by_one_op(s, [p for p in alone if p.state.home == "variable"])
-        found |= _as_in_file(s, [p for p in alone if p.state.home == "tensor"])
-    return found
+        keepers |= _by_one_op(s, [p for p in alone if p.state.home == "variable"])
+        keepers |= _as_in_file(s, [p for p in alone if p.state.home == "tensor"])
+    return keepers
 
 
 def _by_one_op(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | None]:
     """The states that one equation reads and updates."""
-    found: dict[str, Eqn | None] = {}
+    keepers: dict[str, Eqn | None] = {}
     readers = _readers(s) if all(var.type.is_static for var in s.graph.inputs) else {}
     for p in alone:
         reader = readers.get(s.graph.inputs[p.input])
@@ -95,8 +97,8 @@ def _by_one_op(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | Non
             continue
         result = state_operands(reader).get(reader.inputs.index(s.graph.inputs[p.input]))
         if result is not None and reader.outputs[result] is s.graph.outputs[p.output]:
-            found[p.state.name] = reader
-    return found
+            keepers[p.state.name] = reader
+    return keepers
 
 
 def _as_in_file(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | None]:
@@ -104,7 +106,7 @@ def _as_in_file(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | No
 
     An equation that is no op with a state writes last of all, and does not read what it overwrites.
     """
-    found: dict[str, Eqn | None] = {}
+    keepers: dict[str, Eqn | None] = {}
     read_by, made = users(s.graph), producers(s.graph)
     for p in alone:
         value, after = s.graph.inputs[p.input], s.graph.outputs[p.output]
@@ -117,11 +119,11 @@ def _as_in_file(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | No
             reader = reader if value is after else next(reversed(read_by.get(value, [])), None)
         writer = made.get(after) if isinstance(after, Var) else None
         if value is after:
-            found[p.state.name] = reader
+            keepers[p.state.name] = reader
         # One operator writes one tensor: where two states become the same value, both are variables.
         elif writer is not None and not keeps_state(writer) and s.graph.outputs.count(after) == 1:
-            found |= {p.state.name: writer} if _is_done_before(s.graph, value, writer) else {}
-    return found
+            keepers |= {p.state.name: writer} if _is_done_before(s.graph, value, writer) else {}
+    return keepers
 
 
 def _is_done_before(graph: Graph, value: Var, writer: Eqn) -> bool:
@@ -145,8 +147,8 @@ def _readers(signature: Signature) -> dict[Var, Eqn]:
 
 
 def _without_idle(signature: Signature) -> Signature:
-    graph, kept = without_idle_states(signature.graph, len(signature.states))
-    states = tuple(s for s, is_kept in zip(signature.states, kept, strict=True) if is_kept)
+    graph, are_used = without_idle_states(signature.graph, len(signature.states))
+    states = tuple(s for s, is_kept in zip(signature.states, are_used, strict=True) if is_kept)
     return replace(signature, graph=graph, states=states)
 
 
@@ -186,22 +188,22 @@ def _reshaped(atom: Atom, result: Var, state: State) -> Eqn:
 
 
 def _refuse_texts(program: Program) -> None:
-    for kept in program.states():
-        if kept.initial.type.dtype is DType.string:
+    for each in program.states():
+        if each.initial.type.dtype is DType.string:
             raise LowerError(
-                f"the state {kept.name!r} holds text, which no variable of TFLite can",
+                f"the state {each.name!r} holds text, which no variable of TFLite can",
                 remedy='convert with state="io", or keep numbers',
             )
 
 
 def _kept(program: Program, keepers: Mapping[str, Eqn | None]) -> Iterator[KeptState]:
-    """What the report says of each state."""
-    for kept in program.states():
-        keeper = keepers.get(kept.name)
+    """Describe for the report where each state is kept."""
+    for each in program.states():
+        keeper = keepers.get(each.name)
         place = f" at {keeper.source}" if keeper is not None and str(keeper.source) else ""
-        where = "a state tensor" if kept.name in keepers else "a variable"
+        where = "a state tensor" if each.name in keepers else "a variable"
         where = where if keeper is None else f"the state tensor of {keeper.op.name}{place}"
-        yield KeptState(kept.name, str(kept.initial.type), where)
+        yield KeptState(each.name, str(each.initial.type), where)
     exposed = {given.name: given for s in program.signatures for given in s.exposed}
     for given in exposed.values():
         yield KeptState(given.name, str(given.initial.type), "the caller's hands: an input and an output")
@@ -246,12 +248,12 @@ def _is_step(made: Mapping[Var, Eqn], reader: Eqn, repeated: tuple[int, int], at
     for size in (2, 3) if names else (1,):
         shape = concrete(result.type.shape, {name: size + i for i, name in enumerate(names)})
         numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
-        wanted = numbers if len(shape) == 2 else np.take(numbers, step, axis=0 if reader.params["time_major"] else 1)
+        expected = numbers if len(shape) == 2 else np.take(numbers, step, axis=0 if reader.params["time_major"] else 1)
         try:
-            (found,) = evaluate(chain, [numbers])
+            (numbers_after,) = evaluate(chain, [numbers])
         except JfuseError:
             return False
-        if not np.array_equal(found, wanted):
+        if not np.array_equal(numbers_after, expected):
             return False
     return True
 

@@ -76,8 +76,8 @@ def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
 def _written(graph: Graph, in_place: Mapping[int, Var], *, is_dynamic: bool) -> Graph:
     read = use_counts(replace(graph, outputs=tuple(a for i, a in enumerate(graph.outputs) if i not in in_place)))
     with recording() as trace:
-        kept = frozenset(in_place.values())
-        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(+read), kept, is_dynamic)
+        given_vars = frozenset(in_place.values())
+        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(+read), given_vars, is_dynamic)
         for eqn in graph.eqns:
             owner.visit(eqn)
         outputs = tuple(a if i in in_place else owner.current(a) for i, a in enumerate(graph.outputs))
@@ -101,7 +101,7 @@ class _Owner:
     renamed: dict[Var, Atom] = field(default_factory=dict)
 
     def current(self, atom: Atom) -> Atom:
-        """What stands for an atom of the old graph."""
+        """Return the new atom for an atom of the old graph."""
         return self.renamed.get(atom, atom) if isinstance(atom, Var) else atom
 
     def visit(self, eqn: Eqn) -> None:
@@ -205,12 +205,12 @@ class _Owner:
         PAD, as tflite-micro has no TILE. But where anything has a run-time shape, XNNPACK runs PAD behind it, and
         states of open size are planned too small: wrong numbers, then a crash (LiteRT 2.3.0). It does not take TILE.
         """
-        found: Var
+        wide: Var
         if self.is_dynamic and not zeros.type.is_static:
-            found = ops.tile(zeros, [1, width])
+            wide = ops.tile(zeros, [1, width])
         else:
-            found = ops.pad(zeros, np.array([[0, 0], [0, width - 1]], np.int32))
-        return found
+            wide = ops.pad(zeros, np.array([[0, 0], [0, width - 1]], np.int32))
+        return wide
 
 
 def _zero_column(eqn: Eqn) -> Var:
@@ -240,12 +240,12 @@ def _batch_axis(eqn: Eqn) -> int:
 
 def _repeated(eqn: Eqn, place: int) -> tuple[int, int] | None:
     """The result, and the step of it, that is the new value of the state at a place, where there is one."""
-    found = eqn.op.repeats.get(eqn.op.operand_at(place).name)
-    if found is None or found[0] >= len(eqn.outputs) - len(eqn.op.updates):
+    repeat = eqn.op.repeats.get(eqn.op.operand_at(place).name)
+    if repeat is None or repeat[0] >= len(eqn.outputs) - len(eqn.op.updates):
         return None
     final = eqn.outputs[state_operands(eqn)[place]]
     # Both directions of a bidirectional op may stand in one result.
-    return found if same(eqn.outputs[found[0]].type.shape[-1], final.type.shape[-1]) is True else None
+    return repeat if same(eqn.outputs[repeat[0]].type.shape[-1], final.type.shape[-1]) is True else None
 
 
 def _step(eqn: Eqn, result: int, step: int) -> Var:

@@ -11,7 +11,7 @@ from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
 from jfuse.passes.states.stepped import SteppedEqn, StepRule, joined
-from jfuse.passes.states.steps import LAST, MIXED, Once, StepAxis, StepsMix, Value
+from jfuse.passes.states.steps import LAST, MIXED, CallValue, StepAxis, StepsMix, Value
 
 
 def _gather(stepped: SteppedEqn) -> Value:
@@ -25,7 +25,7 @@ def _gather(stepped: SteppedEqn) -> Value:
             return joined(stepped, [(0, 0), (1, 0)], rank)
         raise StepsMix("it picks steps by what is computed for each step", indices.at(indices.axis + axis - batch_dims))
     if isinstance(indices, StepAxis):
-        if isinstance(x, Once):
+        if isinstance(x, CallValue):
             raise StepsMix(f"it picks for each step from {x.kind} of the piece")
         return indices if indices.axis < batch_dims else indices.at(indices.axis + axis - batch_dims)
     assert isinstance(x, StepAxis), "one operand has steps"

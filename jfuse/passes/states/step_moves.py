@@ -21,9 +21,9 @@ def unchanged(stepped: SteppedEqn) -> Value:
 
 def _reshape(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
-    found = reshaped(steps, stepped.shape(), stepped.result)
-    if found is not None:
-        return found
+    steps_after = reshaped(steps, stepped.shape(), stepped.result)
+    if steps_after is not None:
+        return steps_after
     # Windows beside each other: the first dimension that holds some of the steps is what goes on from call to call.
     for axis in range(1, len(stepped.result)):
         if all(same(d, e) for d, e in zip(stepped.shape()[: steps.axis], stepped.result[:axis], strict=False)):
@@ -40,8 +40,8 @@ def _expand_dims(stepped: SteppedEqn) -> Value:
 
 def _squeeze(stepped: SteppedEqn) -> Value:
     steps, shape = stepped.only(), stepped.shape()
-    given = stepped.eqn.params["squeeze_dims"]
-    axes = axes_from_front(tuple(given), len(shape)) if given else [i for i, d in enumerate(shape) if same(d, 1)]
+    dims = stepped.eqn.params["squeeze_dims"]
+    axes = axes_from_front(tuple(dims), len(shape)) if dims else [i for i, d in enumerate(shape) if same(d, 1)]
     if steps.axis in axes:
         return reshaped(steps, shape, stepped.result) or LAST  # of a single step, one element
     return steps.at(steps.axis - sum(axis < steps.axis for axis in axes))

@@ -12,7 +12,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.math.reduce import REDUCTIONS
 from jfuse.passes.states.stepped import SteppedEqn, StepRule, is_alike, joined, known_axes
-from jfuse.passes.states.steps import LAST, MIXED, Once, StepAxis, StepsMix, Value, reshaped
+from jfuse.passes.states.steps import LAST, MIXED, CallValue, StepAxis, StepsMix, Value, reshaped
 
 
 def elementwise(stepped: SteppedEqn) -> Value:
@@ -28,15 +28,15 @@ def _fully_connected(stepped: SteppedEqn) -> Value:
     steps, rows = stepped.only(), stepped.shape()[:-1]
     if steps.axis == len(rows):
         raise StepsMix("it adds up products over the steps")
-    found = reshaped(steps, rows, stepped.result[:-1])
-    if found is None:
+    steps_after = reshaped(steps, rows, stepped.result[:-1])
+    if steps_after is None:
         raise StepsMix("it cuts the steps into groups")
-    return found
+    return steps_after
 
 
 def _batch_matmul(stepped: SteppedEqn) -> Value:
     rank, params = len(stepped.result), stepped.eqn.params
-    found: list[StepAxis] = []
+    axes: list[StepAxis] = []
     summed = False
     for place, adjoint in ((0, params["adj_x"]), (1, params["adj_y"])):
         value, last = stepped.values[place], len(stepped.shape(place)) - 1
@@ -47,19 +47,19 @@ def _batch_matmul(stepped: SteppedEqn) -> Value:
             summed = True
         else:
             out = rank - 2 + place if value.axis == kept_axis else value.axis + rank - 1 - last
-            found.append(value.at(out))
+            axes.append(value.at(out))
     if summed:
-        raise StepsMix("it adds up products over the steps", found[0] if found else MIXED)
-    if len(found) == 2 and not (is_alike(*found) and found[0].axis < rank - 2):
-        raise StepsMix("it multiplies every step with every other step", found[0])
-    if any(isinstance(v, Once) for v in stepped.values) and not found[0].is_single:
-        raise StepsMix("it multiplies every step with what a call has once from its piece", found[0])
+        raise StepsMix("it adds up products over the steps", axes[0] if axes else MIXED)
+    if len(axes) == 2 and not (is_alike(*axes) and axes[0].axis < rank - 2):
+        raise StepsMix("it multiplies every step with every other step", axes[0])
+    if any(isinstance(v, CallValue) for v in stepped.values) and not axes[0].is_single:
+        raise StepsMix("it multiplies every step with what a call has once from its piece", axes[0])
     for place in (0, 1):
-        axis = found[0].axis - (rank - len(stepped.shape(place)))
-        if stepped.values[place] is None and found[0].axis < rank - 2 and axis >= 0:
+        axis = axes[0].axis - (rank - len(stepped.shape(place)))
+        if stepped.values[place] is None and axes[0].axis < rank - 2 and axis >= 0:
             if same(stepped.shape(place)[axis], 1) is not True:
                 stepped.meets(stepped.atom(place), axis)
-    return found[0]
+    return axes[0]
 
 
 def _transpose_conv(stepped: SteppedEqn) -> Value:

@@ -16,7 +16,7 @@ from jfuse.passes.states.steps import LAST, StepAxis, StepsMix, Value
 
 @dataclass(frozen=True)
 class _Window:
-    """What an op does along one axis: `size` elements, `dilation` apart, every `stride`-th time."""
+    """The window of an op along one axis: `size` elements, `dilation` apart, every `stride`-th time."""
 
     size: Dim
     stride: int

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels.core.op import TflOp, static_value
-from jfuse.passes.states.steps import LAST, Once, StepAxis, StepsMix, Value
+from jfuse.passes.states.steps import LAST, CallValue, StepAxis, StepsMix, Value
 
 CAUSAL = 'pad on the left alone, by what the window reaches back: padding="causal" of Keras'
 
@@ -74,14 +74,14 @@ def joined(stepped: SteppedEqn, places: Sequence[tuple[int, int]], rank: int) ->
 
     places: of each such operand, its position and where its first axis is in the result, of that rank.
     """
-    found = [(i, v.at(v.axis + shift)) for i, shift in places if isinstance(v := stepped.values[i], StepAxis)]
-    steps = found[0][1]
-    for _, other in found[1:]:
+    axes = [(i, v.at(v.axis + shift)) for i, shift in places if isinstance(v := stepped.values[i], StepAxis)]
+    steps = axes[0][1]
+    for _, other in axes[1:]:
         if not is_alike(steps, other):
             raise StepsMix("it combines steps with other steps of the sequence", steps)
     for i, shift in places:
         value, axis = stepped.values[i], steps.axis - shift
-        if isinstance(value, Once) and not (value == LAST and steps.is_single):
+        if isinstance(value, CallValue) and not (value == LAST and steps.is_single):
             raise StepsMix(f"it combines every step with {value.kind} of the piece", steps)
         if value is None and 0 <= axis < len(shape := stepped.shape(i)) and same(shape[axis], 1) is not True:
             stepped.meets(stepped.atom(i), axis)

@@ -40,7 +40,7 @@ class StepAxis:
 
 
 @dataclass(frozen=True)
-class Once:
+class CallValue:
     """A tensor that a call computes once from its piece.
 
     rank: of two such operands, the greater one says what the result is.
@@ -50,14 +50,14 @@ class Once:
     rank: int
 
 
-LAST = Once("the last step", 0)
+LAST = CallValue("the last step", 0)
 """From the last step of the piece, and from steps before it: the whole sequence has the same there."""
-LENGTH = Once("the number of steps", 1)
-MIXED = Once("several steps", 2)
+LENGTH = CallValue("the number of steps", 1)
+MIXED = CallValue("several steps", 2)
 """From several steps of the piece, which is refused where it happens."""
-UNKNOWN = Once("steps, by an op that is not known", 3)
-Value: TypeAlias = StepAxis | Once | None
-"""What a tensor has to do with the sequence; None for nothing: it is the same for every piece."""
+UNKNOWN = CallValue("steps, by an op that is not known", 3)
+Value: TypeAlias = StepAxis | CallValue | None
+"""How a tensor depends on the sequence; None for a tensor that is the same for every piece."""
 
 
 class StepsMix(Exception):
@@ -77,13 +77,13 @@ def reshaped(steps: StepAxis, old: Sequence[Dim], new: Sequence[Dim]) -> StepAxi
     """Where the steps are in another shape of the same elements; None where that shape splits them."""
     outer = product(tuple(old[: steps.axis])) * steps.outer
     inner = product(tuple(old[steps.axis + 1 :])) * steps.inner
-    found: list[StepAxis] = []
+    candidates: list[StepAxis] = []
     for axis, size in enumerate(new):
         o, i = _ratio(outer, product(tuple(new[:axis]))), _ratio(inner, product(tuple(new[axis + 1 :])))
         if o is not None and i is not None and same(o * steps.length * i, size) is True:
-            found.append(replace(steps, axis=axis, outer=o, inner=i))
+            candidates.append(replace(steps, axis=axis, outer=o, inner=i))
     # Dimensions of one element leave a choice: the steps alone rather than merged, after the batch rather than before.
-    return max(found, key=lambda s: (s.stands_alone, _is_one(s.inner), s.axis), default=None)
+    return max(candidates, key=lambda s: (s.stands_alone, _is_one(s.inner), s.axis), default=None)
 
 
 def _ratio(size: Dim, divisor: Dim) -> Any:

@@ -20,7 +20,7 @@ from jfuse.passes.states.step_moves import MOVE_RULES
 from jfuse.passes.states.step_products import PRODUCT_RULES, elementwise
 from jfuse.passes.states.step_windows import WINDOW_RULES
 from jfuse.passes.states.stepped import SteppedEqn
-from jfuse.passes.states.steps import LAST, LENGTH, MIXED, UNKNOWN, Once, StepAxis, StepsMix, Value
+from jfuse.passes.states.steps import LAST, LENGTH, MIXED, UNKNOWN, CallValue, StepAxis, StepsMix, Value
 
 _RULES = {**GATHER_RULES, **MOVE_RULES, **PRODUCT_RULES, **WINDOW_RULES}
 _SIZED = frozenset({ops.fill, ops.broadcast_to, ops.tile})
@@ -74,7 +74,7 @@ class StreamWalk:
         return self
 
     def of(self, atom: Atom | None) -> Value:
-        """What a tensor has to do with the sequence."""
+        """Look up how a tensor depends on the sequence."""
         return self.values.get(atom) if isinstance(atom, Var) else None
 
     def _graph(self, graph: Graph) -> None:
@@ -89,13 +89,13 @@ class StreamWalk:
     def _visit(self, eqn: Eqn, read: frozenset[Var], known: Known) -> None:
         self._at.append(eqn)
         try:
-            found = self._results(eqn, read, known)
+            values = self._results(eqn, read, known)
         except StepsMix as mix:
             self.mixing.append(Mixing(eqn, mix.reason, mix.remedy))
-            found = [mix.result] * len(eqn.outputs)
+            values = [mix.result] * len(eqn.outputs)
         finally:
             self._at.pop()
-        for var, value in zip(eqn.outputs, found, strict=True):
+        for var, value in zip(eqn.outputs, values, strict=True):
             self.values[var] = self._settled(eqn, var, value, known)
 
     def _settled(self, eqn: Eqn, var: Var, value: Value, known: Known) -> Value:
@@ -137,12 +137,12 @@ class StreamWalk:
         rule = _RULES.get(op) or (elementwise if op.elementwise else None)
         if rule is None:
             raise StepsMix("jfuse does not know which steps it reads", UNKNOWN)
-        found = rule(stepped)
-        self.is_causal |= _takes_context(stepped, found)
-        return found
+        value = rule(stepped)
+        self.is_causal |= _takes_context(stepped, value)
+        return value
 
     def _sized(self, stepped: SteppedEqn, op: TflOp) -> Value:
-        """What no step decides but the number of steps: a value for each of them, or one that depends on it."""
+        """Classify a value that the number of steps alone decides: one element a step, or one of the length."""
         if op not in _SIZED:
             return LENGTH if op is ops.range_ else None
         axes = [i for i, d in enumerate(stepped.result) if symbols_in((d,)) & self._symbols]
@@ -163,13 +163,15 @@ class StreamWalk:
         if added is None:
             return None
         steps, x, initial, count = added
-        found = replace(steps, before=steps.before + count, length=stepped.result[steps.axis])
+        steps_after = replace(steps, before=steps.before + count, length=stepped.result[steps.axis])
         if initial is not None:
             if len(self._at) > 1:
-                raise StepsMix("it pads the steps inside of a marked function or branch, where no state can be", found)
+                raise StepsMix(
+                    "it pads the steps inside of a marked function or branch, where no state can be", steps_after
+                )
             rest = other_padding(stepped.eqn, steps.axis)
             self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count, rest))
-        return found
+        return steps_after
 
     def _body(self, body: Graph, values: Sequence[Value]) -> list[Value]:
         self.values.update(zip(body.inputs, values, strict=True))
@@ -191,7 +193,7 @@ class StreamWalk:
     def _scan(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
         consts, carries, xs = scan_parts(values, eqn.params)
         count = len(carries)
-        if worst := next((v for v in values if isinstance(v, Once) and v.rank > LENGTH.rank), None):
+        if worst := next((v for v in values if isinstance(v, CallValue) and v.rank > LENGTH.rank), None):
             self.unknown.add(self._at[0])
             return [worst] * len(eqn.outputs)
         if not any(isinstance(v, StepAxis) for v in xs):
@@ -214,7 +216,7 @@ class StreamWalk:
     def _check_operands(self, eqn: Eqn, values: Sequence[Value], steps: StepAxis) -> None:
         """Raise where a scan combines steps with what is not the same for every piece."""
         consts, carries, xs = scan_parts(values, eqn.params)
-        once = next((v for v in (*consts, *carries, *xs) if isinstance(v, Once)), None)
+        once = next((v for v in (*consts, *carries, *xs) if isinstance(v, CallValue)), None)
         if once is not None and not (once == LAST and steps.is_single):
             raise StepsMix(f"it combines every step with {once.kind} of the piece", replace(steps, axis=0))
         if len({(v.before, v.forwards) for v in xs if isinstance(v, StepAxis)}) > 1:
@@ -240,7 +242,7 @@ class StreamWalk:
             if carries:
                 raise StepsMix("each of its steps reads several steps of the sequence")
             return self._mapped(eqn, values)
-        if self._at[0] in self.kept and carries and any(isinstance(v, Once) for v in xs):
+        if self._at[0] in self.kept and carries and any(isinstance(v, CallValue) for v in xs):
             if same(eqn.params["length"], 1) is not True:
                 raise StepsMix("it steps through what a call has once from its piece, and goes on from call to call")
         return [_worst(values)] * len(eqn.outputs)
@@ -251,8 +253,8 @@ class StreamWalk:
         inner = [v.at(v.axis - 1) if i >= first and isinstance(v, StepAxis) else v for i, v in enumerate(values)]
         if any(isinstance(v, StepAxis) and v.axis < 0 for v in inner):
             raise StepsMix("it steps through several sequences at once")
-        found = self._body(eqn.bodies[0], inner)
-        return [v.at(v.axis + 1) if isinstance(v, StepAxis) else v for v in found]
+        results = self._body(eqn.bodies[0], inner)
+        return [v.at(v.axis + 1) if isinstance(v, StepAxis) else v for v in results]
 
 
 def needed(graph: Graph, known: Known) -> frozenset[Var]:
@@ -260,17 +262,17 @@ def needed(graph: Graph, known: Known) -> frozenset[Var]:
 
     A size that data decide is no matter of shapes alone: what such a tensor is computed from is needed.
     """
-    given = symbols_in(tuple(d for var in graph.inputs for d in var.type.shape))
-    found = {atom for atom in graph.outputs if isinstance(atom, Var)}
+    symbols = symbols_in(tuple(d for var in graph.inputs for d in var.type.shape))
+    needed_vars = {atom for atom in graph.outputs if isinstance(atom, Var)}
     for eqn in reversed(graph.eqns):
-        wanted = [out for out in eqn.outputs if out in found]
-        if eqn.effects or any(out not in known for out in wanted):
-            found.update(
+        needed_outputs = [out for out in eqn.outputs if out in needed_vars]
+        if eqn.effects or any(out not in known for out in needed_outputs):
+            needed_vars.update(
                 atom
                 for i, atom in enumerate(eqn.inputs)
-                if isinstance(atom, Var) and not (_is_shape_only(eqn, i) and symbols_in(atom.type.shape) <= given)
+                if isinstance(atom, Var) and not (_is_shape_only(eqn, i) and symbols_in(atom.type.shape) <= symbols)
             )
-    return frozenset(found)
+    return frozenset(needed_vars)
 
 
 def _fits(steps: StepAxis, shape: Sequence[Any]) -> bool:
@@ -287,13 +289,13 @@ def _reader(eqn: Eqn, read: frozenset[Var]) -> Any:
 
 
 def _worst(values: Sequence[Value]) -> Value:
-    return max((v for v in values if isinstance(v, Once)), key=lambda v: v.rank, default=None)
+    return max((v for v in values if isinstance(v, CallValue)), key=lambda v: v.rank, default=None)
 
 
-def _takes_context(stepped: SteppedEqn, found: Value) -> bool:
+def _takes_context(stepped: SteppedEqn, result: Value) -> bool:
     """Whether an equation used up what was put before the steps."""
-    given = next(v for v in stepped.values if isinstance(v, StepAxis))
-    return isinstance(found, StepAxis) and found.before == 0 < given.before
+    entering = next(v for v in stepped.values if isinstance(v, StepAxis))
+    return isinstance(result, StepAxis) and result.before == 0 < entering.before
 
 
 def _is_uniform(array: np.ndarray, axis_from_end: int) -> bool:

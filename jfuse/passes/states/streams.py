@@ -12,7 +12,7 @@ from jfuse.ir.states import places
 from jfuse.ir.walk import producers
 from jfuse.lowering.rule_tools.broadcast_constants import Known
 from jfuse.passes.states.buffered_steps import ADDS_STEPS, Buffer
-from jfuse.passes.states.steps import Once, StepAxis
+from jfuse.passes.states.steps import CallValue, StepAxis
 from jfuse.passes.states.stream_walk import Meeting, Mixing, StreamWalk, same_at_every_step
 
 _WHOLE = 'convert with state="source", where every call has the whole sequence'
@@ -20,7 +20,7 @@ _WHOLE = 'convert with state="source", where every call has the whole sequence'
 
 @dataclass
 class _Streams:
-    """What is asked of one signature.   kept: the equations whose carries go from call to call"""
+    """The walks over one signature.   kept: the equations whose carries go from call to call"""
 
     signature: Signature
     kept: Collection[Eqn]
@@ -47,7 +47,7 @@ class _Streams:
 
     def axes(self) -> dict[Var, int]:
         """The axis of the steps, of each input that recurrences step through or causal windows look back at."""
-        found: dict[Var, int] = {}
+        axis_of: dict[Var, int] = {}
         for var in self.inputs():
             walks = {axis: self.alone(var, axis) for axis in range(var.type.rank)}
             stepped = [axis for axis, walk in walks.items() if walk.reached]
@@ -57,8 +57,8 @@ class _Streams:
             if len(stepped) > 1:
                 raise self._along_two_axes(var, stepped)
             if stepped or len(causal) == 1:  # padding of two axes is an image's
-                found[var] = (stepped or causal)[0]
-        return found
+                axis_of[var] = (stepped or causal)[0]
+        return axis_of
 
     def with_met(self, axes: dict[Var, int]) -> dict[Var, int]:
         """The axes, with those of inputs that are combined with the steps of the others step by step."""
@@ -84,12 +84,12 @@ class _Streams:
             if walk.of(m.var) is None and not same_at_every_step(m.var, m.axis, made, known)
         ]
         order = {id(eqn): i for i, eqn in enumerate(graph.eqns)}
-        found = sorted([*walk.mixing, *met], key=lambda m: order.get(id(m.eqn), 0))
-        return [*found, *self._unlike_results(walk, made)]
+        mixing = sorted([*walk.mixing, *met], key=lambda m: order.get(id(m.eqn), 0))
+        return [*mixing, *self._unlike_results(walk, made)]
 
     def _unlike_results(self, walk: StreamWalk, made: Mapping[Var, Eqn]) -> Iterator[Mixing]:
-        given = map(walk.of, self.inputs())
-        forwards = all(value.forwards for value in given if isinstance(value, StepAxis))
+        values = map(walk.of, self.inputs())
+        forwards = all(value.forwards for value in values if isinstance(value, StepAxis))
         for atom in self.signature.graph.outputs[: len(self.signature.output_names)]:
             value = walk.of(atom)
             if not isinstance(atom, Var) or atom not in made:
@@ -98,7 +98,7 @@ class _Streams:
                 yield Mixing(made[atom], f"it gives {value.before} steps again that the call before had")
             if isinstance(value, StepAxis) and forwards and not value.forwards:
                 yield Mixing(made[atom], "it gives the steps of each piece in reverse")
-            if isinstance(value, Once) and value.rank == 1:
+            if isinstance(value, CallValue) and value.rank == 1:
                 yield Mixing(made[atom], "it gives what depends on the number of steps of the piece")
 
     def unread(self, axes: Collection[Var], reached: Collection[Eqn]) -> Mixing | None:
@@ -133,14 +133,14 @@ class PieceStream:
     backwards: bool = False
 
 
-def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> PieceStream:
-    """What a signature needs so that the pieces of a sequence answer as the whole does.
+def stream_of(signature: Signature, carrying: Collection[Eqn], mode: str) -> PieceStream:
+    """Find the buffers with which pieces of a sequence give the results of the whole sequence.
 
-    Raises LowerError where no state mends that. kept: the equations whose carries go from call to call.
+    Raises LowerError where no state can do that. carrying: the equations whose carries go from call to call.
     """
-    if not kept and not any(eqn.op in ADDS_STEPS for eqn in signature.graph.eqns):
+    if not carrying and not any(eqn.op in ADDS_STEPS for eqn in signature.graph.eqns):
         return PieceStream()
-    streams = _Streams(signature, kept)
+    streams = _Streams(signature, carrying)
     axes = streams.with_met(streams.axes())
     walk = streams.walk(axes)
     unread = streams.unread(axes, walk.reached)
@@ -151,7 +151,7 @@ def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> PieceSt
     mixing = streams.mixing(walk)
     if mixing and mode == "io" and not streams.mixing(streams.walk(axes, forwards=False)):
         return PieceStream(backwards=True)
-    if mixing and (kept or walk.buffers):
+    if mixing and (carrying or walk.buffers):
         raise _refusal(mixing[0])
     return PieceStream(walk.buffers)
 

@@ -35,7 +35,7 @@ ACTIVATIONS: Mapping[str, Range] = {
     "RELU_N1_TO_1": (-1.0, 1.0),
     "RELU_0_TO_1": (0.0, 1.0),
 }
-"""What activations let through, as builtins or as options of others."""
+"""The range that each activation lets through, as a builtin or as an option of another."""
 _CHOOSE = (ops.maximum, ops.minimum, ops.max_pool_2d, ops.reduce_max, ops.reduce_min)
 """It is the same whether numbers are cut off before or after these."""
 _MOST = 1000.0
@@ -50,13 +50,13 @@ def faded_ranges(graph: Graph, integers: Collection[Eqn], range_of: Callable[[At
     """
     readers = users(graph)
     made_by = producers(graph)
-    found: dict[Atom, Range] = {}
+    masked: dict[Atom, Range] = {}
     for eqn in graph.eqns:
         fades = _fades(eqn) if eqn in integers else 0.0
         for var in _logits(eqn.inputs[0], made_by, readers) if fades else ():
             if made_by[var] in integers:
-                found.update(_masked(made_by[var], fades, range_of))
-    return found
+                masked.update(_masked(made_by[var], fades, range_of))
+    return masked
 
 
 def _fades(eqn: Eqn) -> float:
@@ -109,12 +109,12 @@ def saturated_ends(
     ends: dict[Var, Range] = {a: EVERYWHERE for a in graph.outputs if isinstance(a, Var)}
     for eqn in reversed(graph.eqns):
         results = _union([ends[var] for var in eqn.outputs if var in ends])
-        told = dict(_told(eqn, integers[eqn], results, range_of)) if eqn in integers else {}
+        ends_of_operands = dict(_told(eqn, integers[eqn], results, range_of)) if eqn in integers else {}
         for i, atom in enumerate(eqn.inputs):
             if isinstance(atom, Var) and not eqn.op.operand_at(i).shape_only:
-                found = told.get(i, EVERYWHERE)
-                ends[atom] = _union([found, ends.get(atom, found)])
-    return {var: found for var, found in ends.items() if found != EVERYWHERE}
+                ends_of_reader = ends_of_operands.get(i, EVERYWHERE)
+                ends[atom] = _union([ends_of_reader, ends.get(atom, ends_of_reader)])
+    return {var: both for var, both in ends.items() if both != EVERYWHERE}
 
 
 def _union(ranges: Sequence[Range]) -> Range:
@@ -153,9 +153,9 @@ def _is_sure(eqn: Eqn, logits: Range) -> bool:
 
 
 def limits(eqn: Eqn) -> Range | None:
-    """What an activation, or MAXIMUM or MINIMUM with a constant, lets through; None of anything else."""
-    if (found := ACTIVATIONS.get(str(eqn.op.builtin))) is not None:
-        return found
+    """The range that an activation, or MAXIMUM or MINIMUM with a constant, lets through; None for other equations."""
+    if (range_ := ACTIVATIONS.get(str(eqn.op.builtin))) is not None:
+        return range_
     consts = [a for a in eqn.inputs if isinstance(a, Const)]
     if eqn.op not in (ops.maximum, ops.minimum) or not consts or not consts[0].array.size:
         return None

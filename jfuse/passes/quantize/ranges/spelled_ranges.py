@@ -45,7 +45,7 @@ class _Line:
     high: float = np.inf
 
     def then(self, step: _Line) -> _Line:
-        """What a step makes of it, whose x it is."""
+        """Compose this line with a step that reads it."""
         low, high = (
             float(np.clip(end * step.scale + step.shift, step.low, step.high)) for end in (self.low, self.high)
         )
@@ -53,7 +53,7 @@ class _Line:
 
 
 @dataclass(frozen=True)
-class _Rounded:
+class _RoundedLine:
     """A line of the result of ROUND.
 
     lines: what is rounded, as a line of each value that it is computed from, the nearest first. before: the values that
@@ -65,7 +65,7 @@ class _Rounded:
     before: tuple[Var, ...] = ()
 
     def fake_quant(self) -> Range | None:
-        """What FAKE_QUANT says it with; None where it is something else."""
+        """The options of the FAKE_QUANT that computes the same; None where none does."""
         step, ends = self.line.scale, (self.line.low, self.line.high)
         zero, first, last = (value / step for value in (-self.line.shift, *ends))
         if not np.isfinite([first, last]).all() or any(abs(v - np.rint(v)) > _NEAR for v in (zero, first, last)):
@@ -137,11 +137,11 @@ def spelled_ranges(graph: Graph) -> Mapping[Var, Range]:
     """The values that are the last of a spelling, and what FAKE_QUANT says them with."""
     made_by = producers(graph)
     lines: dict[Var, tuple[_Line, ...]] = {}
-    rounded: dict[Var, _Rounded] = {}
+    rounded: dict[Var, _RoundedLine] = {}
     for eqn in graph.eqns:
         if len(eqn.outputs) == 1 and is_plain_float(eqn.outputs[0]):
             _read(eqn, lines, rounded, made_by)
-    ranges = {var: found for var, each in rounded.items() if (found := each.fake_quant()) is not None}
+    ranges = {var: range_ for var, each in rounded.items() if (range_ := each.fake_quant()) is not None}
     goes_on: set[Var] = set()
     for var in reversed(rounded):
         if var in ranges or var in goes_on:
@@ -151,17 +151,17 @@ def spelled_ranges(graph: Graph) -> Mapping[Var, Range]:
 
 
 def _read(
-    eqn: Eqn, lines: dict[Var, tuple[_Line, ...]], rounded: dict[Var, _Rounded], made_by: Mapping[Var, Eqn]
+    eqn: Eqn, lines: dict[Var, tuple[_Line, ...]], rounded: dict[Var, _RoundedLine], made_by: Mapping[Var, Eqn]
 ) -> None:
     """Note what an equation makes of a line, or of a rounded one."""
     result = eqn.outputs[0]
     if eqn.op in (ops.round_, ops.floor):
         x = eqn.inputs[0]
         half = 0.5 if eqn.op is ops.floor else 0.0
-        given = [line.then(_Line(line.x, shift=-half)) for line in _lines_of(x, lines, made_by)]
-        if given:
-            ends = (float(np.rint(end)) for end in (given[0].low, given[0].high))
-            rounded[result] = _Rounded(_Line(result, 1.0, 0.0, *ends), tuple(given))
+        rounded_lines = [line.then(_Line(line.x, shift=-half)) for line in _lines_of(x, lines, made_by)]
+        if rounded_lines:
+            ends = (float(np.rint(end)) for end in (rounded_lines[0].low, rounded_lines[0].high))
+            rounded[result] = _RoundedLine(_Line(result, 1.0, 0.0, *ends), tuple(rounded_lines))
         return
     through = _straight_through(eqn, rounded, made_by)
     if through is not None:
@@ -172,7 +172,7 @@ def _read(
         return
     if step.x in rounded:
         before = rounded[step.x]
-        rounded[result] = _Rounded(before.line.then(step), before.lines, (step.x,))
+        rounded[result] = _RoundedLine(before.line.then(step), before.lines, (step.x,))
         return
     steps = [line.then(step) for line in _lines_of(step.x, lines, made_by)]
     lines[result] = (_Line(result, 1.0, 0.0, steps[0].low, steps[0].high), *steps)
@@ -189,7 +189,9 @@ def _lines_of(
     return (_Line(atom, 1.0, 0.0, *ACTIVATIONS.get(str(activation), EVERYWHERE)),)
 
 
-def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mapping[Var, Eqn]) -> tuple[Var, Var] | None:
+def _straight_through(
+    eqn: Eqn, rounded: Mapping[Var, _RoundedLine], made_by: Mapping[Var, Eqn]
+) -> tuple[Var, Var] | None:
     """The q of x + (q - x) and of x - (x - q), if it is rounded, and the difference."""
     if eqn.op not in (ops.add, ops.sub) or eqn.params["fused_activation_function"] != "NONE":
         return None
@@ -204,7 +206,7 @@ def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mappin
 
 
 def _step_of(eqn: Eqn) -> _Line | None:
-    """What an equation does to one operand, alike to all its elements and without changing their order."""
+    """Read an equation as an increasing line, clipped, of one operand; None where it is none, or differs by element."""
     x = eqn.inputs[0] if eqn.inputs else None
     if (ends := ACTIVATIONS.get(str(eqn.op.builtin))) is not None and isinstance(x, Var):
         return _Line(x, 1.0, 0.0, *ends)

@@ -42,18 +42,18 @@ def _kind(rule: QuantizeRule) -> tuple[DType, bool]:
 
 
 def trained_range(eqn: Eqn) -> TrainedRange | None:
-    """What an equation says of its operand; None for one that computes."""
+    """The range that an equation states for its operand; None for one that computes."""
     row = facts(eqn).integers
     return None if row is None or row.trained is None else row.trained(eqn)
 
 
-def parameters_of(found: TrainedRange, rule: QuantizeRule) -> Fixed:
+def parameters_of(trained: TrainedRange, rule: QuantizeRule) -> Fixed:
     """Those that were trained where the type has as many bits; else steps as fine as the type allows."""
     dtype = rule.activations
-    zero_point = round(-found.low / found.step) + found.first + FIRST[dtype]
-    if found.bits == _BITS[dtype] and (zero_point == 0 or (dtype is DType.i8 and not rule.symmetric)):
-        return Fixed(found.step, zero_point)
-    quantization = parameters(found.low, found.high, dtype, symmetric=rule.symmetric)
+    zero_point = round(-trained.low / trained.step) + trained.first + FIRST[dtype]
+    if trained.bits == _BITS[dtype] and (zero_point == 0 or (dtype is DType.i8 and not rule.symmetric)):
+        return Fixed(trained.step, zero_point)
+    quantization = parameters(trained.low, trained.high, dtype, symmetric=rule.symmetric)
     return Fixed(quantization.scale[0], quantization.zero_point[0])
 
 
@@ -63,34 +63,34 @@ def trained_ranges(graph: Graph, integers: Mapping[Eqn, QuantizeRule]) -> Mappin
     The operand of FAKE_QUANT has that of the result, where nothing else reads it; what is moved or chosen has that of
     what it is moved from or to.
     """
-    found: dict[Var, Trained] = {}
+    trained: dict[Var, Trained] = {}
     made_by = producers(graph)
     for eqn, rule in integers.items():
         if (own := trained_range(eqn)) is not None:
-            found[eqn.outputs[0]] = _kernels_own(eqn, rule, own, made_by, integers) or Trained(
+            trained[eqn.outputs[0]] = _kernels_own(eqn, rule, own, made_by, integers) or Trained(
                 own.low, own.high, parameters_of(own, rule), rule
             )
-        elif moved := _moved(eqn, found):
-            found.update(dict.fromkeys(filter(is_float, eqn.outputs), moved))
+        elif moved := _moved(eqn, trained):
+            trained.update(dict.fromkeys(filter(is_float, eqn.outputs), moved))
     readers = _readers_of_numbers(graph)
-    kept = {a for a in graph.outputs if isinstance(a, Var)}
+    results = {a for a in graph.outputs if isinstance(a, Var)}
     for eqn in reversed(list(integers)):
-        after = found.get(eqn.outputs[0])
+        after = trained.get(eqn.outputs[0])
         if after is None or len(eqn.outputs) > 1:
             continue
-        for var in _given_alone(eqn, readers, kept, found):
-            found[var] = after
-    return found
+        for var in _given_alone(eqn, readers, results, trained):
+            trained[var] = after
+    return trained
 
 
 def _kernels_own(
     eqn: Eqn, rule: QuantizeRule, own: TrainedRange, made_by: Mapping[Var, Eqn], integers: Mapping[Eqn, QuantizeRule]
 ) -> Trained | None:
     """The range that the kernel before FAKE_QUANT demands of its result, where that has nothing to cut off."""
-    found = _demanded(eqn.inputs[0], rule, made_by, integers)
-    if len(found) != 1 or None in found:
+    demands = _demanded(eqn.inputs[0], rule, made_by, integers)
+    if len(demands) != 1 or None in demands:
         return None
-    (fixed,), first = found, FIRST[rule.activations]
+    (fixed,), first = demands, FIRST[rule.activations]
     assert fixed is not None, "checked above"
     low, high = (fixed.scale * (end - fixed.zero_point) for end in (first, -first - 1))
     has_all = own.low <= low + own.step and high - own.step <= own.high
@@ -100,8 +100,8 @@ def _kernels_own(
 def _demanded(
     atom: Atom | None, rule: QuantizeRule, made_by: Mapping[Var, Eqn], integers: Mapping[Eqn, QuantizeRule]
 ) -> set[Fixed | None]:
-    """What kernels demand of a value, or of all that it is moved from; None among them where one has no demand."""
-    found: set[Fixed | None] = set()
+    """Collect the parameters that kernels demand of a value or its sources; None among them for one without demand."""
+    demands: set[Fixed | None] = set()
     waiting, seen = [atom], set()
     while waiting:
         atom = waiting.pop()
@@ -111,12 +111,12 @@ def _demanded(
         before = made_by.get(atom) if isinstance(atom, Var) else None
         row = None if before is None or before not in integers else facts(before).integers
         if before is None or row is None or integers[before].activations is not rule.activations:
-            found.add(None)
+            demands.add(None)
         elif row.result == "same":
             waiting += [before.inputs[i] for i in operands_of(before).activations]
         else:
-            found.add(None if isinstance(row.result, str) else row.result[rule.activations])
-    return found
+            demands.add(None if isinstance(row.result, str) else row.result[rule.activations])
+    return demands
 
 
 def is_moved(eqn: Eqn) -> bool:
@@ -125,12 +125,12 @@ def is_moved(eqn: Eqn) -> bool:
     return row is not None and row.result == "same"
 
 
-def _moved(eqn: Eqn, found: Mapping[Var, Trained]) -> Trained | None:
+def _moved(eqn: Eqn, trained: Mapping[Var, Trained]) -> Trained | None:
     """The range of what an equation moves, where that of all its operands is known."""
     if not is_moved(eqn):
         return None
-    given = [eqn.inputs[i] for i in operands_of(eqn).activations]
-    ranges = [_constant(a) if isinstance(a, Const) else found.get(a) for a in given if a is not None]
+    activations = [eqn.inputs[i] for i in operands_of(eqn).activations]
+    ranges = [_constant(a) if isinstance(a, Const) else trained.get(a) for a in activations if a is not None]
     known = [r for r in ranges if r is not None]
     if not known or len(known) < len(ranges):
         return None
@@ -143,25 +143,25 @@ def _constant(const: Const) -> Trained:
 
 def _readers_of_numbers(graph: Graph) -> Mapping[Var, Sequence[Eqn]]:
     """The equations that read each value, without those that read its shape alone, as x - x does."""
-    given = {a for a in graph.outputs if isinstance(a, Var)}
-    found: dict[Var, list[Eqn]] = {}
+    results = {a for a in graph.outputs if isinstance(a, Var)}
+    readers: dict[Var, list[Eqn]] = {}
     for eqn in reversed(graph.eqns):
         read = [a for a in eqn.inputs if isinstance(a, Var)]
         is_zero = spells_zeros(eqn)
-        is_read = eqn.effects or not is_moved(eqn) or any(v in given or found.get(v) for v in eqn.outputs)
+        is_read = eqn.effects or not is_moved(eqn) or any(v in results or readers.get(v) for v in eqn.outputs)
         for var in dict.fromkeys(read) if is_read and not is_zero else ():
-            found.setdefault(var, []).append(eqn)
-    return found
+            readers.setdefault(var, []).append(eqn)
+    return readers
 
 
 def _given_alone(
-    eqn: Eqn, readers: Mapping[Var, Sequence[Eqn]], kept: set[Var], found: Mapping[Var, Trained]
+    eqn: Eqn, readers: Mapping[Var, Sequence[Eqn]], results: set[Var], trained: Mapping[Var, Trained]
 ) -> Iterator[Var]:
     """The operands that have the range of the result, as nothing sees more of them."""
     trains = trained_range(eqn) is not None
     for i in operands_of(eqn).activations if trains or is_moved(eqn) else ():
         var = eqn.inputs[i]
-        if not isinstance(var, Var) or var in found or var in kept:
+        if not isinstance(var, Var) or var in trained or var in results:
             continue
         others = [other for other in readers.get(var, ()) if other is not eqn]
         if all(trains and other.op is eqn.op and dict(other.params) == dict(eqn.params) for other in others):
@@ -189,7 +189,7 @@ def _reaches_on(rule: QuantizeRule, own: TrainedRange) -> bool:
 
 
 def _cut(x: Any, own: TrainedRange, before: Eqn | None) -> Any:
-    """What FAKE_QUANT reads within its range, as far as integers about zero, and an activation, let it beyond."""
+    """Clip x to FAKE_QUANT's range, except at ends where an activation, or integers about zero, clip anyway."""
     activation = "" if before is None else str(before.params.get("fused_activation_function", before.op.builtin))
     is_cut_below = own.low <= own.step - own.high or (own.low <= 0 and is_never_negative(activation))
     is_cut_above = own.high >= -own.low - own.step

@@ -24,7 +24,7 @@ def in_trained_bits(graph: Graph, forms: Mapping[Eqn, EqnForm], target: Target) 
     rounding = {e for e in wide if (own := trained_range(e)) is not None and own.bits <= FEW}
     if not rounding:
         return dict(forms)
-    found = dict(forms)
+    narrowed = dict(forms)
     readers = users(graph)
     before = _only_rounded(graph, rounding, readers)
     few: set[Var] = set()
@@ -34,19 +34,19 @@ def in_trained_bits(graph: Graph, forms: Mapping[Eqn, EqnForm], target: Target) 
         is_few = any(a in few for a in read) and all(a in few or isinstance(a, Const) for a in read)
         fits = is_moved(eqn) or all(v in before for v in filter(is_float, eqn.outputs))
         if eqn in rounding or (is_few and fits and why_not_integer(eqn, narrow, target) is None):
-            found[eqn] = EqnForm("integer", narrow, _REASON)
+            narrowed[eqn] = EqnForm("integer", narrow, _REASON)
             few |= set(eqn.outputs) if eqn in rounding or is_moved(eqn) else set()
-    return found
+    return narrowed
 
 
 def _only_rounded(graph: Graph, rounding: Set[Eqn], readers: Mapping[Var, list[Eqn]]) -> Set[Var]:
     """The values that nothing reads but FAKE_QUANT, if only after they are moved."""
-    found: set[Var] = set()
+    rounded: set[Var] = set()
     for eqn in reversed(graph.eqns):
         for var in eqn.outputs:
             reading = readers.get(var, ())
             if var in graph.outputs or not reading:
                 continue
-            if all(r in rounding or (is_moved(r) and found.issuperset(r.outputs)) for r in reading):
-                found.add(var)
-    return found
+            if all(r in rounding or (is_moved(r) and rounded.issuperset(r.outputs)) for r in reading):
+                rounded.add(var)
+    return rounded

@@ -11,13 +11,13 @@ from jfuse.quantization.statistics import Observed, Statistics
 
 
 def observed_together(what: Observed, alike: Mapping[Var, Iterable[Var]]) -> list[Observed]:
-    """What has one range with a value, itself among it; parts of fused ops are alone."""
+    """List the values that share one range with a value, itself among them; parts of fused ops share with none."""
     return [what] if what.part else [Observed(var) for var in alike.get(what.var, (what.var,))]
 
 
 @dataclass(frozen=True)
 class ValueRanges:
-    """What the values of a calibrated program range over.
+    """The ranges of the values of a calibrated program.
 
     needed: which values were watched. alike: values with one range, as `same_values` gives them. is_calibrated: whether
     any call ran.

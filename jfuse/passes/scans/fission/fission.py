@@ -42,44 +42,44 @@ class FissionStep:
     @cached_property
     def stepped(self) -> frozenset[Var]:
         """The values that may differ from step to step."""
-        found = {*self.carries, *self.xs}
+        stepped = {*self.carries, *self.xs}
         for eqn in self.eqns:
-            if any(atom in found for atom in eqn.inputs):
-                found.update(eqn.outputs)
-        return frozenset(found)
+            if any(atom in stepped for atom in eqn.inputs):
+                stepped.update(eqn.outputs)
+        return frozenset(stepped)
 
     @cached_property
     def behind(self) -> dict[Var, int]:
         """For each value the carries that it is computed from within the step, a bit for each."""
-        found = dict.fromkeys(self.body.inputs, 0) | {var: 1 << i for i, var in enumerate(self.carries)}
+        carries_of = dict.fromkeys(self.body.inputs, 0) | {var: 1 << i for i, var in enumerate(self.carries)}
         for eqn in self.eqns:
-            bits = _union(found[a] for a in eqn.inputs if isinstance(a, Var))
-            found.update(dict.fromkeys(eqn.outputs, bits))
-        return found
+            bits = _union(carries_of[a] for a in eqn.inputs if isinstance(a, Var))
+            carries_of.update(dict.fromkeys(eqn.outputs, bits))
+        return carries_of
 
     @cached_property
     def ahead(self) -> dict[Var, int]:
         """For each value the carries whose next value is computed from it, a bit for each."""
-        found: dict[Var, int] = {}
+        carries_of: dict[Var, int] = {}
         for i, atom in enumerate(self.next.values()):
             if isinstance(atom, Var):
-                found[atom] = found.get(atom, 0) | 1 << i
+                carries_of[atom] = carries_of.get(atom, 0) | 1 << i
         for eqn in reversed(self.eqns):
-            bits = _union(found.get(out, 0) for out in eqn.outputs)
+            bits = _union(carries_of.get(out, 0) for out in eqn.outputs)
             for operand in eqn.inputs:
                 if isinstance(operand, Var):
-                    found[operand] = found.get(operand, 0) | bits
-        return found
+                    carries_of[operand] = carries_of.get(operand, 0) | bits
+        return carries_of
 
     @cached_property
     def reach(self) -> list[int]:
         """For each carry the carries that it is computed from over any number of steps, a bit for each."""
-        found = [self.behind[a] if isinstance(a, Var) else 0 for a in self.next.values()]
-        for k in range(len(found)):
-            for i, bits in enumerate(found):
+        reached = [self.behind[a] if isinstance(a, Var) else 0 for a in self.next.values()]
+        for k in range(len(reached)):
+            for i, bits in enumerate(reached):
                 if bits >> k & 1:
-                    found[i] |= found[k]
-        return found
+                    reached[i] |= reached[k]
+        return reached
 
     def places(self, eqn: Eqn) -> frozenset[int]:
         """The operands of an equation, of those whose data it reads, that may differ from step to step."""
@@ -141,9 +141,9 @@ class FissionPlan:
         )
 
     def _given(self, part: Part) -> tuple[Var, ...]:
-        """What the part gets from outside, as few values as possible."""
+        """List the values that the part reads from outside, as few as possible (a smallest cut)."""
         own = set(part.carries) | {out for eqn in part.eqns for out in eqn.outputs}
-        wanted = [a for eqn in part.eqns for a in eqn.inputs if a in self.step.stepped and a not in own]
+        reads_of_part = [a for eqn in part.eqns for a in eqn.inputs if a in self.step.stepped and a not in own]
         reads: dict[Var, list[Var]] = {}
         uncut: set[Var] = set()
         for eqn in self.step.eqns:
@@ -152,7 +152,7 @@ class FissionPlan:
                 stepped = [a for a in eqn.inputs if isinstance(a, Var) and a in self.step.stepped]
                 reads.update(dict.fromkeys(eqn.outputs, stepped))
                 uncut.update(() if vectorizable else eqn.outputs)
-        return smallest_cut(reads, [a for a in wanted if isinstance(a, Var)], uncut, late=self._late)
+        return smallest_cut(reads, [a for a in reads_of_part if isinstance(a, Var)], uncut, late=self._late)
 
     def _is_free(self, eqn: Eqn) -> bool:
         return eqn not in self.core and any(out in self.step.stepped for out in eqn.outputs)
@@ -194,12 +194,12 @@ class FissionPlan:
         return self.operands(eqn)
 
     def operands(self, eqn: Eqn) -> Iterable[Atom | None]:
-        """What an equation outside is computed from."""
+        """List the operands that an equation outside depends on by value."""
         is_stepped = any(out in self.step.stepped for out in eqn.outputs)
         return data_operands(eqn).values() if is_stepped else eqn.inputs
 
     def _shared(self) -> tuple[Var, ...]:
-        """What is computed in each step again, though it is the same in all."""
+        """List values that each step reads although they are the same in all steps."""
         step = self.step
         read = (a for e in step.eqns if any(out in step.stepped for out in e.outputs) for a in e.inputs)
         return tuple(dict.fromkeys(a for a in read if a in step.made_by and a not in step.stepped))
@@ -301,12 +301,12 @@ def _between(step: FissionStep, part: Part, last: Eqn) -> tuple[Eqn, ...]:
     """
     carries = _union(1 << i for i, var in enumerate(step.carries) if var in part.carries)
     needed: set[Atom | None] = set(last.inputs)
-    found: list[Eqn] = []
+    between: list[Eqn] = []
     for eqn in reversed(step.eqns):
         if any(out in needed and step.behind[out] & carries for out in eqn.outputs):
             needed.update(eqn.inputs)
-            found.append(eqn)
-    return tuple(eqn for eqn in reversed(found) if eqn not in part.eqns)
+            between.append(eqn)
+    return tuple(eqn for eqn in reversed(between) if eqn not in part.eqns)
 
 
 def _selects(eqn: Eqn) -> bool:
@@ -314,7 +314,7 @@ def _selects(eqn: Eqn) -> bool:
 
 
 def _union(bits: Iterable[int]) -> int:
-    found = 0
+    union = 0
     for b in bits:
-        found |= b
-    return found
+        union |= b
+    return union

@@ -47,14 +47,14 @@ def smallest_cut(
 
 
 def _behind(reads: Mapping[Var, Sequence[Var]], wanted: Sequence[Var]) -> list[Var]:
-    found: dict[Var, None] = {}
+    behind: dict[Var, None] = {}
     pending = list(reversed(wanted))
     while pending:
         var = pending.pop()
-        if var not in found:
-            found[var] = None
+        if var not in behind:
+            behind[var] = None
             pending.extend(reversed(reads.get(var, ())))
-    return list(found)
+    return list(behind)
 
 
 class _Network:
@@ -82,24 +82,24 @@ class _Network:
 
     def reached(self, start: _Node) -> dict[_Node, _Node]:
         """The nodes that more could flow to, each with the one before it."""
-        found = {start: start}
+        before_of = {start: start}
         pending = [start]
         while pending:
             node = pending.pop()
             for after, left in self._left[node].items():
-                if left and after not in found:
-                    found[after] = node
+                if left and after not in before_of:
+                    before_of[after] = node
                     pending.append(after)
-        return found
+        return before_of
 
     def reaching(self, end: _Node) -> set[_Node]:
         """The nodes from which more could flow to `end`."""
-        found = {end}
+        nodes = {end}
         pending = [end]
         while pending:
             node = pending.pop()
             for before in self._left[node]:
-                if before not in found and self._left[before][node]:
-                    found.add(before)
+                if before not in nodes and self._left[before][node]:
+                    nodes.add(before)
                     pending.append(before)
-        return found
+        return nodes

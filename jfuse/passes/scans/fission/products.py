@@ -86,7 +86,7 @@ def _products_of_one_value(body: Graph) -> list[_Group]:
     for eqn in body.eqns:
         if eqn.op is ops.fully_connected and _is_constant(eqn):
             alike.setdefault((eqn.inputs[0], repr(eqn.params)), []).append(eqn)
-    return [_Group(tuple(found), _concatenated(found)) for found in alike.values() if len(found) > 1]
+    return [_Group(tuple(eqns), _concatenated(eqns)) for eqns in alike.values() if len(eqns) > 1]
 
 
 def _is_constant(eqn: Eqn) -> bool:
@@ -124,11 +124,11 @@ def _slices_of_one_value(body: Graph) -> list[_Group]:
         if isinstance(x, Var) and span is not None:
             cuts.setdefault(x, []).append((*span, eqn))
     groups = []
-    for x, found in cuts.items():
-        found.sort(key=lambda cut: cut[:2])
-        ends = [0, *(end for _, end, _ in found)]
-        if len(found) > 1 and ends[-1] == x.type.shape[-1] and [start for start, _, _ in found] == ends[:-1]:
-            groups.append(_Group(tuple(eqn for *_, eqn in found), lambda operands: operands[0]))
+    for x, parts in cuts.items():
+        parts.sort(key=lambda cut: cut[:2])
+        ends = [0, *(end for _, end, _ in parts)]
+        if len(parts) > 1 and ends[-1] == x.type.shape[-1] and [start for start, _, _ in parts] == ends[:-1]:
+            groups.append(_Group(tuple(eqn for *_, eqn in parts), lambda operands: operands[0]))
     return groups
 
 
@@ -186,7 +186,7 @@ def _split_operand(eqn: Eqn) -> Atom | None:
 def _other_whole(
     split: Eqn, members: Sequence[Eqn], made_by: Mapping[Var, Eqn], counts: Mapping[Var, int]
 ) -> Atom | np.ndarray | None:
-    """What the whole has to meet for each member to be its part; None where the members are not alike."""
+    """Return the operand that, met by the whole split, gives every member as its part; None where members differ."""
     first = members[0]
     op, place = first.op, first.inputs.index(split.outputs[0])
     if not op.elementwise or len(first.inputs) != 2:
@@ -268,8 +268,8 @@ def _with_constants_apart(loop: Eqn, body: Graph) -> Graph:
 
 def _constant_first(inputs: Sequence[Atom | None]) -> Sequence[Atom | None]:
     """Two operands in such an order that the first is constant; nothing where neither is."""
-    found = sorted(inputs, key=lambda a: not isinstance(a, Const))
-    return found if isinstance(found[0], Const) else (None, None)
+    ordered = sorted(inputs, key=lambda a: not isinstance(a, Const))
+    return ordered if isinstance(ordered[0], Const) else (None, None)
 
 
 def _joins_columns(eqn: Eqn) -> bool:

@@ -43,8 +43,8 @@ def projections_inside(graph: Graph) -> Graph:
         if eqn.op is not scan:
             return None
         consts, carries, xs = scan_parts(eqn.inputs, eqn.params)
-        found = [_projection(x, made, counts) for x in xs]
-        return _with_products(eqn, [*consts, *carries], list(xs), found) if any(found) else None
+        projections = [_projection(x, made, counts) for x in xs]
+        return _with_products(eqn, [*consts, *carries], list(xs), projections) if any(projections) else None
 
     changed = rewrite(graph, visit)
     return graph if changed is graph else eliminate_dead_code(changed)
@@ -93,9 +93,9 @@ def _projected(eqn: Eqn, moves: Sequence[Eqn]) -> _Projection | None:
         return None
     if x is None or not all(isinstance(a, Const | None) for a in eqn.inputs[1:]) or not isinstance(weights, Const):
         return None
-    kept = all(map(is_known, x.type.shape)) and x.type.shape[:-1] == eqn.outputs[0].type.shape[:-1]
+    is_fixed = all(map(is_known, x.type.shape)) and x.type.shape[:-1] == eqn.outputs[0].type.shape[:-1]
     narrow = weights.type.dtype is x.type.dtype and x.type.dtype.is_float and weights.shape[1] <= weights.shape[0]
-    fits = kept and narrow and all(_moves_rows(move, weights.shape[1:]) for move in moves)
+    fits = is_fixed and narrow and all(_moves_rows(move, weights.shape[1:]) for move in moves)
     return _Projection(eqn, tuple(moves)) if fits else None
 
 
@@ -108,7 +108,7 @@ def _moves_rows(eqn: Eqn, width: Sequence[Any]) -> bool:
         return False
     if out.type.shape[-1] != x.type.shape[-1] or prod(map(int, x.type.shape)) > _MOST_ELEMENTS:
         return False
-    found = []
+    moved_rows = []
     for size in (int(x.type.shape[-1]), int(width[0])):
         numbers = np.arange(prod(map(int, x.type.shape[:-1])) * size, dtype=np.int64)
         shape = (*out.type.shape[:-1], size)
@@ -118,31 +118,31 @@ def _moves_rows(eqn: Eqn, width: Sequence[Any]) -> bool:
             return False
         if moved.shape != shape or (moved % size != np.arange(size)).any():
             return False
-        found.append(moved[..., 0] // size)
-    return bool((found[0] == found[1]).all())
+        moved_rows.append(moved[..., 0] // size)
+    return bool((moved_rows[0] == moved_rows[1]).all())
 
 
 def _moved(eqn: Eqn, x: Any, shape: Sequence[Any]) -> Any:
-    """What the equation makes of another operand; the result has this shape."""
+    """Apply the equation to another operand; the result has this shape."""
     if eqn.op.moves == "renames":
         return ops.reshape(x, np.array(shape, np.int32))
     return eqn.op.run([x, *(a.array if isinstance(a, Const) else a for a in eqn.inputs[1:])], eqn.params, ())[0]
 
 
 def _with_products(
-    eqn: Eqn, before: Sequence[Atom | None], xs: list[Any], found: Sequence[_Projection | None]
+    eqn: Eqn, before: Sequence[Atom | None], xs: list[Any], projections: Sequence[_Projection | None]
 ) -> Sequence[Any]:
     """The scan with the products of some of its sequences in its step."""
     (body,) = eqn.bodies
     first = len(before)
 
     def step(*args: Any) -> Sequence[Any]:
-        rows = [row if p is None else p.of_row(row) for row, p in zip(args[first:], found, strict=True)]
+        rows = [row if p is None else p.of_row(row) for row, p in zip(args[first:], projections, strict=True)]
         return inline(body, [*args[:first], *map(as_atom, rows)])
 
-    sequences = [x if p is None else p.rows() for x, p in zip(xs, found, strict=True)]
+    sequences = [x if p is None else p.rows() for x, p in zip(xs, projections, strict=True)]
     types = [v.type for v in body.inputs[:first]]
-    types += [v.type if p is None else _row_type(v, p) for v, p in zip(body.inputs[first:], found, strict=True)]
+    types += [v.type if p is None else _row_type(v, p) for v, p in zip(body.inputs[first:], projections, strict=True)]
     new = trace_graph(step, [Var(t) for t in types], name=body.name)
     results: Sequence[Any] = eqn.op.run([*before, *sequences], eqn.params, (new,))
     return results

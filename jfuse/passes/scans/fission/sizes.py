@@ -21,25 +21,27 @@ def with_sizes_outside(eqn: Eqn) -> Eqn:
     """
     (body,) = eqn.bodies
     sources = tuple(a for a in eqn.inputs if isinstance(a, Var))
-    given: dict[Var, Atom] = {}
+    size_inputs: dict[Var, Atom] = {}
     for size in (out for e in live_eqns(body, body.outputs) for out in e.outputs):
         if (dim := _open_size(size)) is not None:
             try:
-                given[size] = as_atom(size_tensor(dim, sources))
+                size_inputs[size] = as_atom(size_tensor(dim, sources))
             except LowerError:
                 continue
-    if not given:
+    if not size_inputs:
         return eqn
-    step = replace(body, inputs=(*given, *body.inputs), eqns=tuple(e for e in body.eqns if e.outputs[0] not in given))
-    params = {**eqn.params, "consts": eqn.params["consts"] + len(given)}
-    return replace(eqn, inputs=(*given.values(), *eqn.inputs), params=params, bodies=(step,))
+    step = replace(
+        body, inputs=(*size_inputs, *body.inputs), eqns=tuple(e for e in body.eqns if e.outputs[0] not in size_inputs)
+    )
+    params = {**eqn.params, "consts": eqn.params["consts"] + len(size_inputs)}
+    return replace(eqn, inputs=(*size_inputs.values(), *eqn.inputs), params=params, bodies=(step,))
 
 
-def sizes_among(values: Sequence[Var], given: Sequence[Var]) -> dict[Var, Dim]:
+def sizes_among(values: Sequence[Var], operands: Sequence[Var]) -> dict[Var, Dim]:
     """The values that are the size of an axis of what is given, with that size."""
-    axes = [d for v in given for d in v.type.shape]
-    found = {v: dim for v in values if (dim := _open_size(v)) is not None}
-    return {v: dim for v, dim in found.items() if any(same(d, dim) is True for d in axes)}
+    axes = [d for v in operands for d in v.type.shape]
+    size_of = {v: dim for v in values if (dim := _open_size(v)) is not None}
+    return {v: dim for v, dim in size_of.items() if any(same(d, dim) is True for d in axes)}
 
 
 def _open_size(value: Var) -> Dim | None:

@@ -173,17 +173,17 @@ class _Emission:
         results: Sequence[Any] = scan(operands, (body,), **counts, length=length, reverse=self._reverse)
         return results
 
-    def _inside(self, given: Sequence[Var], outputs: Sequence[Atom]) -> tuple[tuple[Eqn, ...], tuple[Var, ...]]:
+    def _inside(self, sources: Sequence[Var], outputs: Sequence[Atom]) -> tuple[tuple[Eqn, ...], tuple[Var, ...]]:
         """The equations that compute `outputs` from what is given, and what they read that all steps share."""
         needed: dict[Atom | None, None] = dict.fromkeys(outputs)
-        ready = {*given, *(v for v in self._known if v not in self._step.stepped)}
-        kept: list[Eqn] = []
+        ready = {*sources, *(v for v in self._known if v not in self._step.stepped)}
+        inner: list[Eqn] = []
         for eqn in reversed(self._step.eqns):
             if any(out in needed and out not in ready for out in eqn.outputs):
                 needed.update(dict.fromkeys(eqn.inputs))
-                kept.append(eqn)
+                inner.append(eqn)
         consts = tuple(v for v in needed if isinstance(v, Var) and v in ready and v not in self._step.stepped)
-        return tuple(reversed(kept)), consts
+        return tuple(reversed(inner)), consts
 
     def _rows(self, atom: Atom) -> Any:
         """A result of each step, stacked."""

@@ -49,10 +49,10 @@ def _apart(eqn: Eqn, rewriting: Rewriting) -> Sequence[Any] | None:
         return None
 
     def step(*args: Array) -> list[Array]:
-        given = list(args)
-        own = [given.pop(0) for _ in consts]
-        states = [carry.whole([given.pop(0) for _ in carry.pieces]) for carry in carries]
-        results = evaluate(body, [*own, *states, *given])
+        values = list(args)
+        own = [values.pop(0) for _ in consts]
+        states = [carry.whole([values.pop(0) for _ in carry.pieces]) for carry in carries]
+        results = evaluate(body, [*own, *states, *values])
         after = [part for carry, value in zip(carries, results, strict=False) for part in carry.parts(value)]
         return [*after, *results[len(carries) :]]
 
@@ -115,20 +115,20 @@ class _Carry:
         return (ops.pack if self.stacked else ops.concatenation)(*pieces, axis=self.axis)
 
 
-def _carry(found: TensorType, maker: Eqn | None) -> _Carry:
+def _carry(type_: TensorType, maker: Eqn | None) -> _Carry:
     """A state by its type and by the equation that makes its next value."""
     if (
         maker is None
         or maker.op not in (ops.concatenation, ops.pack)
         or len(maker.inputs) < 2
-        or not found.dtype.is_float
+        or not type_.dtype.is_float
     ):
-        return _Carry((found,))
+        return _Carry((type_,))
     pieces = tuple(a.type for a in maker.inputs if a is not None)
-    axis = maker.params["axis"] % found.rank
+    axis = maker.params["axis"] % type_.rank
     stacked = maker.op is ops.pack
     fits = stacked or all(is_known(p.shape[axis]) for p in pieces)
-    return _Carry(pieces, axis, stacked) if fits else _Carry((found,))
+    return _Carry(pieces, axis, stacked) if fits else _Carry((type_,))
 
 
 def _puts_together(body: Graph, consts: int, carries: Sequence[_Carry]) -> bool:

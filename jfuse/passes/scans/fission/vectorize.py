@@ -55,7 +55,7 @@ def _type(value: Any) -> TensorType:
 
 
 def _rule_of(eqn: Eqn) -> Rule | None:
-    found = RULES.get(eqn.op)
-    if found is None and eqn.op.elementwise:
+    rule = RULES.get(eqn.op)
+    if rule is None and eqn.op.elementwise:
         return elementwise
-    return found
+    return rule

@@ -214,9 +214,9 @@ def _gather(step: LiftedEqn) -> tuple[Any, ...] | None:
         return None
     if step.places == {0}:
         return step.again(x, indices, axis=axis + 1)
-    (found,) = step.again(x, indices)  # the steps stand where the indices do
-    order = [axis, *(i for i in range(len(found.shape)) if i != axis)]
-    return (ops.transpose(found, tuple(order)) if axis else found,)
+    (gathered,) = step.again(x, indices)  # the steps stand where the indices do
+    order = [axis, *(i for i in range(len(gathered.shape)) if i != axis)]
+    return (ops.transpose(gathered, tuple(order)) if axis else gathered,)
 
 
 @vectorizes(ops.embedding_lookup)

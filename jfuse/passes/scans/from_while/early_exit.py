@@ -65,7 +65,7 @@ class _Limit:
         )
 
     def _result(self, atom: Atom | None, body: Graph, made: dict[Var, Eqn]) -> Atom | None:
-        """What a value of the step is beyond the limit."""
+        """Return a value of the step as it is beyond the limit: its arm of the select."""
         eqn = made.get(atom) if isinstance(atom, Var) else None
         while eqn is not None and eqn.op.moves in _LAYOUT:
             atom = eqn.inputs[0]
@@ -135,7 +135,7 @@ class _Limit:
 
 
 def _root(atom: Atom | None, producer: Callable[[Var], Eqn | None]) -> Atom | None:
-    """What a value is before ops that only lay it out, and casts between wide integers."""
+    """Skip layout ops and casts between wide integers before a value."""
     while isinstance(atom, Var):
         eqn = producer(atom)
         if eqn is None or not (eqn.op.moves in _LAYOUT or _is_wide_cast(eqn)):

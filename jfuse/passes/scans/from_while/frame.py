@@ -27,7 +27,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class WhileFrame:
-    """What a while loop turned out to be. Numbers are positions among the carried values.
+    """The roles of a while loop's carried values, by their positions.
 
     body: the body without its reads. counted: the counters whose values the steps need.
     """
@@ -92,17 +92,17 @@ def _copies(body: Graph, read: Sequence[int], others: Sequence[int], length: Dim
     """
     made = producers(body)
     carried = {v: i for i in read if isinstance(v := body.outputs[i], Var)}
-    found: dict[int, Copy] = {}
+    copies: dict[int, Copy] = {}
     for i in others:
         atom = body.outputs[i]
         maker = made.get(atom) if isinstance(atom, Var) else None
         if atom in carried and is_known(length):  # an open length may be 0, and they may start differently
-            found[i] = Copy(carried[atom], None)
+            copies[i] = Copy(carried[atom], None)
         elif maker is not None and maker.op.moves == "renames" and not _computes_more(maker):
             source = maker.inputs[0]
             if source in carried:
-                found[i] = Copy(carried[source], maker)
-    return found
+                copies[i] = Copy(carried[source], maker)
+    return copies
 
 
 def _computes_more(eqn: Eqn) -> bool:

@@ -32,8 +32,8 @@ def last_steps(graph: Graph) -> Graph:
         fits = final is not None and is_same_type(final.type, eqn.outputs[0].type)
         return [final] if fits else None
 
-    found = rewrite(graph, visit)
-    return graph if found is graph else eliminate_dead_code(found)
+    rewritten = rewrite(graph, visit)
+    return graph if rewritten is graph else eliminate_dead_code(rewritten)
 
 
 def _final(read: SequenceRead, made: Mapping[Var, Eqn]) -> Var | None:

@@ -41,15 +41,15 @@ def with_rows_for_ranges(body: Graph, counting: Counting, length: Dim) -> Graph:
     Sizes are inferred again: a range from t has any number of rows, as long as t is any number.
     """
     finder = _Finder(body, counting, length, producers(body))
-    found = {eqn.outputs[0]: row for eqn in body.eqns if (row := finder.row(eqn)) is not None}
-    if not found:
+    row_of = {eqn.outputs[0]: row for eqn in body.eqns if (row := finder.row(eqn)) is not None}
+    if not row_of:
         return body
 
     def again(*arguments: Any) -> list[Any]:
         env: dict[Var, Any] = dict(zip(body.inputs, arguments, strict=True))
         for eqn in body.eqns:
             with at_source(eqn.source):
-                row = found.get(eqn.outputs[0]) if eqn.outputs else None
+                row = row_of.get(eqn.outputs[0]) if eqn.outputs else None
                 operands = [env[a] if isinstance(a, Var) else a for a in eqn.inputs]
                 results = eqn.op.run(operands, eqn.params, eqn.bodies) if row is None else (row.read(env),)
             env.update(zip(eqn.outputs, results, strict=True))

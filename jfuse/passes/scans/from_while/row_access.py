@@ -43,7 +43,7 @@ class Write:
 def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[RowRead, ...], dict[Var, Var]]:
     """The steps that the body takes out of sequences it is given, equal ones once (`aliases` says which)."""
     positions = {var: i for i, var in enumerate(body.inputs)}
-    found: dict[tuple[int, int, Index], RowRead] = {}
+    reads: dict[tuple[int, int, Index], RowRead] = {}
     aliases: dict[Var, Var] = {}
     for eqn in live_eqns(body, body.outputs):
         if eqn.op is not ops.gather or eqn.params["batch_dims"] != 0:
@@ -62,11 +62,11 @@ def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[RowRe
             continue  # of an open length of its own: its rows are gathered
         step = eqn.outputs[0]
         key = (position, axis, index)
-        if key in found:
-            aliases[step] = found[key].step
+        if key in reads:
+            aliases[step] = reads[key].step
         else:
-            found[key] = RowRead(position, axis, index, step)
-    return tuple(found.values()), aliases
+            reads[key] = RowRead(position, axis, index, step)
+    return tuple(reads.values()), aliases
 
 
 def _steps_through(index: Index) -> bool:
@@ -93,17 +93,17 @@ def without_reads(body: Graph, reads: Sequence[RowRead], aliases: dict[Var, Var]
 def row_writes(body: Graph, positions: Sequence[int], counting: Counting, length: Dim) -> tuple[Write, ...]:
     """The lists that get one row each step, where that is all that happens to them."""
     made = producers(body)
-    found = (_write(body, i, made, counting, length) for i in positions)
-    return tuple(w for w in found if w is not None)
+    writes = (_write(body, i, made, counting, length) for i in positions)
+    return tuple(w for w in writes if w is not None)
 
 
 def _write(body: Graph, i: int, made: Mapping[Var, Eqn], counting: Counting, length: Dim) -> Write | None:
     out, var = body.outputs[i], body.inputs[i]
     appended = _appended(out, var, made)
-    found = _row_write(out, var, made, counting) if appended is None else _RowWrite(Index(1, 0), appended)
-    if found is None or not _steps_through(found.index):
+    write = _row_write(out, var, made, counting) if appended is None else _RowWrite(Index(1, 0), appended)
+    if write is None or not _steps_through(write.index):
         return None
-    index, row, shape = found.index, found.row, var.type.shape
+    index, row, shape = write.index, write.row, var.type.shape
     fits = same(row.type.shape[0], 1) and all(map(same, row.type.shape[1:], shape[1:]))
     inside = appended is not None or rows(index, length, shape[0]) is not None
     # Nothing else reads the list: the number of its row may have followed from its size.
@@ -113,7 +113,7 @@ def _write(body: Graph, i: int, made: Mapping[Var, Eqn], counting: Counting, len
 
 
 def _appended(out: Atom, old: Var, made: Mapping[Var, Eqn]) -> Var | None:
-    """What stands behind a list in `out`, which is both together; None where it is something else."""
+    """Return the rows that `out` appends to a list; None where it is no such CONCATENATION."""
     eqn = made.get(out) if isinstance(out, Var) else None
     if eqn is None or eqn.op is not ops.concatenation or len(eqn.inputs) != 2 or eqn.inputs[0] is not old:
         return None
@@ -123,7 +123,7 @@ def _appended(out: Atom, old: Var, made: Mapping[Var, Eqn]) -> Var | None:
 
 @dataclass(frozen=True)
 class _RowWrite:
-    """What an equation makes of a list: the row `index` of it becomes `row`, and the rest stays.   row: [1, …]"""
+    """An equation that sets one row of a list and leaves the others.   row: [1, …]"""
 
     index: Index
     row: Var
@@ -164,11 +164,11 @@ def _joined(eqn: Eqn, old: Var, made: Mapping[Var, Eqn], counting: Counting) -> 
 
 def _are(atom: Atom | None, wanted: Sequence[Collection[Dim]]) -> bool:
     """Whether a vector is known, and each number of it among those that are wanted there."""
-    found = None if atom is None else static_value(atom)
+    values = None if atom is None else static_value(atom)
     return (
-        isinstance(found, tuple)
-        and len(found) == len(wanted)
-        and all(n in w for n, w in zip(found, wanted, strict=True))
+        isinstance(values, tuple)
+        and len(values) == len(wanted)
+        and all(n in w for n, w in zip(values, wanted, strict=True))
     )
 
 
@@ -190,5 +190,5 @@ def _numbers(atom: Atom | None, counting: Counting) -> list[Dim | None]:
     """The numbers of a part of a vector, None for what is not known."""
     if isinstance(atom, Const):
         return list(atom.array.reshape(-1).tolist())
-    found = counting.index(atom)
-    return [found.offset if found is not None and found.scale == 0 else None]
+    counter = counting.index(atom)
+    return [counter.offset if counter is not None and counter.scale == 0 else None]

@@ -59,8 +59,8 @@ def scheduled(
     for var, sequence in outside.stepped.items():
         if var in read and var.type.dtype is DType.bool and var not in counted and var not in rows:
             aliases[var] = decisions.setdefault(id(sequence), var)
-    kept = tuple(e for e in eqns if not any(out in aliases for out in e.outputs))
-    body = substitute_graph(replace(body, eqns=kept), aliases)
+    undecided = tuple(e for e in eqns if not any(out in aliases for out in e.outputs))
+    body = substitute_graph(replace(body, eqns=undecided), aliases)
     wanted = [aliases.get(a, a) if isinstance(a, Var) else a for a in wanted]
     needed = _read(live_eqns(body, wanted), wanted)
     kept_steps = [*(v for v in (*rows, *counted) if v in needed), *decisions.values()]
@@ -70,15 +70,15 @@ def scheduled(
 def _decisive(eqns: Sequence[Eqn], fixed: set[Var], rows: set[Var]) -> Sequence[Eqn]:
     """The equations that make decisions which follow from `fixed`, and one for each row of the batch from `rows`."""
     free: dict[Var, bool] = {**dict.fromkeys(fixed, False), **dict.fromkeys(rows, True)}
-    wanted = []
+    decisions = []
     for eqn in eqns:
         reads = [a for a in eqn.inputs if isinstance(a, Var)]
         if eqn.bodies or eqn.effects or draws(eqn) or not all(a in free for a in reads):
             continue
         by_row = any(free[a] for a in reads)
         free.update(dict.fromkeys(eqn.outputs, by_row))
-        wanted += [v for v in eqn.outputs if v.type.dtype is DType.bool and (not by_row or _is_column(v))]
-    return live_eqns(Graph("decisions", (), tuple(eqns), tuple(wanted)), wanted)
+        decisions += [v for v in eqn.outputs if v.type.dtype is DType.bool and (not by_row or _is_column(v))]
+    return live_eqns(Graph("decisions", (), tuple(eqns), tuple(decisions)), decisions)
 
 
 def _is_column(var: Var) -> bool:

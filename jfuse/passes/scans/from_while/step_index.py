@@ -140,7 +140,7 @@ _KEPT_IN_RANGE: Mapping[Op, Callable[[Counting, Eqn], Index | None]] = {
     ops.select: Counting._chosen,
     ops.select_v2: Counting._chosen,
 }
-"""What keeps an index in range, and leaves one that is in range as it is."""
+"""Ops that bring an index into range, and leave an index that is in range alone."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def counters_of(eqn: Eqn) -> dict[int, Index]:
     """The carried integers that each step changes by 1 or -1, from a start that is known, by position."""
     body = eqn.bodies[1]
     made = producers(body)
-    found = {}
+    counters = {}
     for i, (var, out, start) in enumerate(zip(body.inputs, body.outputs, eqn.inputs, strict=True)):
         producer = made.get(out) if isinstance(out, Var) else None
         first = _number(start)
@@ -166,8 +166,8 @@ def counters_of(eqn: Eqn) -> dict[int, Index]:
             continue
         step = _step(producer, var)
         if step in (1, -1):
-            found[i] = Index(step, first)
-    return found
+            counters[i] = Index(step, first)
+    return counters
 
 
 def _step(eqn: Eqn, var: Var) -> Any:

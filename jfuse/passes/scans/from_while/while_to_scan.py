@@ -154,10 +154,10 @@ class _Emission:
         sequence = self.eqn.inputs[read.position]
         assert sequence is not None, "carried values are all there"
         size = sequence.type.shape[read.axis]
-        found = rows(read.index, self.frame.length, size)
-        assert found is not None, "proven by the frame"
+        bounds = rows(read.index, self.frame.length, size)
+        assert bounds is not None, "proven by the frame"
         steps = _time_first(sequence, read.axis)
-        steps = steps if same(found[1] - found[0], size) is True else _cut(steps, *found)
+        steps = steps if same(bounds[1] - bounds[0], size) is True else _cut(steps, *bounds)
         return ops.reverse_v2(steps, [0]) if self._is_turned(read.index) else steps
 
     def _rows_written(self, write: Write, stacked: Any) -> Any:
@@ -169,9 +169,9 @@ class _Emission:
         if write.appends:
             return stacked if same(before.type.shape[0], 0) is True else ops.concatenation(before, stacked, axis=0)
         size = before.type.shape[0]
-        found = rows(write.index, self.frame.length, size)
-        assert found is not None, "proven by the frame"
-        around = [(0, found[0]), (found[1], size)]
+        bounds = rows(write.index, self.frame.length, size)
+        assert bounds is not None, "proven by the frame"
+        around = [(0, bounds[0]), (bounds[1], size)]
         first, last = ([_cut(before, *part)] if same(*part) is not True else [] for part in around)
         return ops.concatenation(*first, stacked, *last, axis=0) if first or last else stacked
 
@@ -220,13 +220,15 @@ def _step_graph(body: Graph, inputs: Sequence[Var], carried: Sequence[Atom], row
 
 
 def _row_content(row: Var, made: dict[Var, Eqn]) -> Var | None:
-    """What a row [1, …] was made of by giving it its first axis."""
+    """Return the value that a row [1, …] was made from by adding the first axis; None where it was not."""
     maker = made.get(row)
     if maker is None or maker.op.moves != "renames" or not isinstance(maker.inputs[0], Var):
         return None
     content = maker.inputs[0]
-    kept = content.type.rank == row.type.rank - 1 and all(map(same, content.type.shape, row.type.shape[1:]))
-    return content if kept else None
+    has_content_shape = content.type.rank == row.type.rank - 1 and all(
+        map(same, content.type.shape, row.type.shape[1:])
+    )
+    return content if has_content_shape else None
 
 
 def _without_first_axis(row: Any) -> Any:

@@ -53,29 +53,29 @@ class Unrolled:
 
 def unrolled_loops(graph: Graph) -> list[Unrolled]:
     """The loops in straight-line code that do not share an equation, later ones first."""
-    found = Repetition.of(graph)
-    return [loop for region in regions_of(found) for loop in [_loop(found, region)] if loop is not None]
+    repetition = Repetition.of(graph)
+    return [loop for region in regions_of(repetition) for loop in [_loop(repetition, region)] if loop is not None]
 
 
-def _loop(found: Repetition, region: Sequence[Orbit]) -> Unrolled | None:
+def _loop(repetition: Repetition, region: Sequence[Orbit]) -> Unrolled | None:
     """The loop that the orbits of a region make up; None where too few of their steps are equal."""
     align(region)
     core = _core(region)
-    check = _Check(found, core)
-    last, least = _last_step(region, core, found), min(min(o.places) - o.shift for o in core)
+    check = _Check(repetition, core)
+    last, least = _last_step(region, core, repetition), min(min(o.places) - o.shift for o in core)
     while last - least >= LEAST_STEPS - 2:  # the one before may be folded
         steps, before = check.run(last)
         if len(steps) >= LEAST_STEPS - 1:
-            steps, before = with_folded_step(found, core, steps, before)
+            steps, before = with_folded_step(repetition, core, steps, before)
         if len(steps) >= LEAST_STEPS:
             others = [o for o in region if o not in set(core)]
-            return _finished(found, core, others, steps, before)
+            return _finished(repetition, core, others, steps, before)
         last = min(last, steps.start) - 1
     return None
 
 
 def _core(region: Sequence[Orbit]) -> list[Orbit]:
-    """What the memory of the loop depends on; where it has none, what its longest-lived result depends on."""
+    """List the orbits that the loop's carries depend on; without carries, those of its longest-lived result."""
     carried = [s.orbit for orbit in region for s in orbit.sources if s.lag > 0]
     if not carried:
         carried = [max(region, key=lambda o: (len(o.places), o.places[0]))]
@@ -89,7 +89,7 @@ def _core(region: Sequence[Orbit]) -> list[Orbit]:
     return list(seen)
 
 
-def _last_step(region: Sequence[Orbit], core: Sequence[Orbit], found: Repetition) -> int:
+def _last_step(region: Sequence[Orbit], core: Sequence[Orbit], repetition: Repetition) -> int:
     """The number that the last step may have.
 
     It is the last one that is there at all, unless code after the loop reads there what it reads in no other step: then
@@ -102,8 +102,8 @@ def _last_step(region: Sequence[Orbit], core: Sequence[Orbit], found: Repetition
 
     def is_read(orbit: Orbit, number: int) -> bool:
         place = orbit.at(number)
-        outputs = () if place is None else found.graph.eqns[place].outputs
-        return any(v in found.results or not found.readers.get(v, inside) <= inside for v in outputs)
+        outputs = () if place is None else repetition.graph.eqns[place].outputs
+        return any(v in repetition.results or not repetition.readers.get(v, inside) <= inside for v in outputs)
 
     for number in range(sure + 1, latest + 1):
         if any(is_read(o, number) and not is_read(o, number - 1) for o in region):
@@ -168,19 +168,19 @@ class _Check:
         return need if self.found.likeness.same(known, atom) or value.lag <= 0 else max(need, number + 1, then + 1)
 
     def _before(self, first: int) -> Before:
-        found = {slot: {n: a for n, a in by_number.items() if n < first} for slot, by_number in self.values.items()}
-        return {slot: by_number for slot, by_number in found.items() if by_number}
+        earlier = {slot: {n: a for n, a in by_number.items() if n < first} for slot, by_number in self.values.items()}
+        return {slot: by_number for slot, by_number in earlier.items() if by_number}
 
 
 _NEVER = -(1 << 30)  # no step is the first one on this account
 
 
-def _has_type(value: LaggedValue, atom: Atom, found: Repetition) -> bool:
-    return is_same_type(found.graph.eqns[value.orbit.places[0]].outputs[value.output].type, atom.type)
+def _has_type(value: LaggedValue, atom: Atom, repetition: Repetition) -> bool:
+    return is_same_type(repetition.graph.eqns[value.orbit.places[0]].outputs[value.output].type, atom.type)
 
 
 def _finished(
-    found: Repetition,
+    repetition: Repetition,
     core: Sequence[Orbit],
     others: Sequence[Orbit],
     steps: range,
@@ -189,38 +189,38 @@ def _finished(
     """The loop with everything else that each of its steps computes; None where it is no loop after all."""
     orbits = list(core)
     for orbit in sorted(others, key=lambda o: o.places[0]):
-        if all(s.lag == 0 and s.orbit in orbits for s in orbit.sources) and _is_complete(orbit, steps, found):
+        if all(s.lag == 0 and s.orbit in orbits for s in orbit.sources) and _is_complete(orbit, steps, repetition):
             orbits.append(orbit)
     carried = [s for orbit in orbits for s in orbit.sources if s.lag > 0]
     for s in carried:
         known = before.get((s.orbit, s.output), {})
         if any(steps.start - lag not in known for lag in range(1, s.lag + 1)):
             return None
-    if not _is_worth_it(orbits, found, bool(carried)):
+    if not _is_worth_it(orbits, repetition, bool(carried)):
         return None
     try:
-        return Unrolled(found.graph, in_order(orbits), steps, before)
+        return Unrolled(repetition.graph, in_order(orbits), steps, before)
     except CycleError:
         return None
 
 
-def _is_complete(orbit: Orbit, steps: range, found: Repetition) -> bool:
+def _is_complete(orbit: Orbit, steps: range, repetition: Repetition) -> bool:
     """Whether every step has the equation, on the operands that it has in the last one."""
     for number in steps:
         place = orbit.at(number)
         if place is None:
             return False
-        eqn = found.graph.eqns[place]
+        eqn = repetition.graph.eqns[place]
         for operand, atom in zip(orbit.operands, eqn.inputs, strict=True):
-            linked = isinstance(operand, LaggedValue) and is_linked(operand, atom, number, found)
-            if not linked and not matches(operand, atom, number, found):
+            linked = isinstance(operand, LaggedValue) and is_linked(operand, atom, number, repetition)
+            if not linked and not matches(operand, atom, number, repetition):
                 return False
     return True
 
 
-def _is_worth_it(orbits: Sequence[Orbit], found: Repetition, carries: bool) -> bool:
+def _is_worth_it(orbits: Sequence[Orbit], repetition: Repetition, carries: bool) -> bool:
     """Whether a loop does more than to apply functions to the elements of slices, or of one tensor again and again."""
     reads = any(isinstance(o, UnrolledStep) for orbit in orbits for o in orbit.operands)
-    ops = [found.graph.eqns[o.places[0]].op for o in orbits]
+    ops = [repetition.graph.eqns[o.places[0]].op for o in orbits]
     works = any(not (op.elementwise or op.linear == "joint") for op in ops)
     return (reads and works) or (carries and (reads or works))

@@ -59,7 +59,7 @@ class Emitter:
             self._atoms[unit.outputs[0]] = joined
 
     def atom(self, atom: Atom) -> Atom:
-        """What stands for a value now."""
+        """Return the atom that replaces a value; one of the stacked rows is read from its stack."""
         if not isinstance(atom, Var) or atom in self._atoms or atom not in self._rows:
             return self._atoms.get(atom, atom) if isinstance(atom, Var) else atom
         row = self._rows[atom]
@@ -214,12 +214,12 @@ def _side_by_side(eqn: Eqn, groups: Mapping[Var, Any]) -> set[Var]:
         return set()
     if eqn.op is ops.concatenation and not _is_mergeable(eqn):
         return set()
-    found: set[Var] = set()
+    operands: set[Var] = set()
     for group, atoms in groupby(eqn.inputs, lambda a: groups.get(a) if isinstance(a, Var) else None):
         row = [a for a in atoms if isinstance(a, Var)]
         if group is not None and len(row) >= _JOINED:
-            found.update(row)
-    return found
+            operands.update(row)
+    return operands
 
 
 def _is_mergeable(eqn: Eqn) -> bool:
@@ -244,7 +244,7 @@ def _merged(stack: Var, axis: int) -> Var:
 
 
 def _source_of(loop: Unrolled) -> Source:
-    """What the places of all equations of the last steps have in common."""
+    """Return the common part of the sources of all equations of the last steps."""
     numbers = loop.steps[-2:]
     places = [p for orbit in loop.orbits for n in numbers if (p := orbit.at(n)) is not None]
     sources = [loop.graph.eqns[p].source for p in places]

@@ -22,16 +22,18 @@ from jfuse.passes.scans.reroll.repetition import Repetition
 from jfuse.passes.scans.reroll.steps import Before, LaggedValue, Orbit, Same, Slot, in_order, is_linked, matches
 
 
-def with_folded_step(found: Repetition, orbits: Sequence[Orbit], steps: range, before: Before) -> tuple[range, Before]:
+def with_folded_step(
+    repetition: Repetition, orbits: Sequence[Orbit], steps: range, before: Before
+) -> tuple[range, Before]:
     """The steps of a loop and what comes before them, with one step more where that is its folded first one."""
     if any(s.lag > 1 for orbit in orbits for s in orbit.sources):
         return steps, before
     number = steps.start - 1
     try:
-        given = _FoldedStep(found, orbits, number).given()
+        before_step = _FoldedStep(repetition, orbits, number).given()
     except (_Differs, CycleError):
         return steps, before
-    return range(number, steps.stop), {slot: {number - 1: atom} for slot, atom in given.items()}
+    return range(number, steps.stop), {slot: {number - 1: atom} for slot, atom in before_step.items()}
 
 
 class _Differs(Exception):
@@ -65,7 +67,7 @@ class _FoldedStep:
         return self.initial
 
     def _compare(self, orbit: Orbit, present: set[Orbit]) -> None:
-        """What is left of the step has the operands that it should have, as far as they are not folded."""
+        """Check that the equations left of the step have the expected operands, except for folded ones."""
         place = orbit.at(self.number)
         assert place is not None
         eqn = self.found.graph.eqns[place]
@@ -120,8 +122,8 @@ class _FoldedStep:
         _demand(isinstance(operand, LaggedValue))
         if not operand.lag:
             _demand(operand.orbit in values)
-            found: np.ndarray = values[operand.orbit][operand.output]
-            return found
+            array: np.ndarray = values[operand.orbit][operand.output]
+            return array
         slot = (operand.orbit, operand.output)
         if slot not in self.initial:
             shape, dtype = self._type(slot).shape, self._type(slot).dtype

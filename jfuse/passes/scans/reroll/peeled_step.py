@@ -40,7 +40,7 @@ def with_peeled_step(loop: Unrolled) -> Unrolled:
     longer = replace(loop, steps=range(first, loop.steps.stop), before=zeros)
     step = StepGraph(longer)
     body = step.finish(())
-    peeled = _Peeled(loop.graph, step)
+    peeled = _PeeledCode(loop.graph, step)
     atoms = [now[slot] for slot in step.carried]
     try:
         written = peeled.written(body.inputs, [a for a in atoms if a is not None])
@@ -76,7 +76,7 @@ def _zeros(slot: Slot, loop: Unrolled) -> np.ndarray:
     return np.zeros([int(d) for d in t.shape], t.dtype.numpy)
 
 
-class _Peeled:
+class _PeeledCode:
     """The code before a loop, up to the rows of its sequences and the values that all steps read."""
 
     def __init__(self, graph: Graph, step: StepGraph) -> None:
@@ -120,6 +120,6 @@ class _Peeled:
         row = self._rows[read.source, read.axis, read.index]
         if not read.kept:
             return row
-        kept = Var(var.type)
-        rows.append(Eqn(ops.expand_dims, (row, Const(np.array(read.axis, np.int32))), (kept,)))
-        return kept
+        row_with_axis = Var(var.type)
+        rows.append(Eqn(ops.expand_dims, (row, Const(np.array(read.axis, np.int32))), (row_with_axis,)))
+        return row_with_axis

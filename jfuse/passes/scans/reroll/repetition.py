@@ -35,10 +35,10 @@ class Likeness:
 
     def const(self, const: Const) -> int:
         """The number of a constant's dtype, shape and contents."""
-        found = self._consts.get(const)
-        if found is None:
-            found = self._consts[const] = self._number((self._contents.number(const), const.quantization))
-        return found
+        number = self._consts.get(const)
+        if number is None:
+            number = self._consts[const] = self._number((self._contents.number(const), const.quantization))
+        return number
 
     def same(self, a: Atom | None, b: Atom | None) -> bool:
         """Whether two operands surely have the same value."""
@@ -92,12 +92,12 @@ class Repetition:
     @cached_property
     def readers(self) -> Mapping[Var, set[int]]:
         """The equations that read each Var."""
-        found: dict[Var, set[int]] = {}
+        readers: dict[Var, set[int]] = {}
         for i, eqn in enumerate(self.graph.eqns):
             for atom in eqn.inputs:
                 if isinstance(atom, Var):
-                    found.setdefault(atom, set()).add(i)
-        return found
+                    readers.setdefault(atom, set()).add(i)
+        return readers
 
     @cached_property
     def results(self) -> frozenset[Atom]:
@@ -113,9 +113,9 @@ class Repetition:
             -1 - i if _has_effect(eqn) else number
             for i, (eqn, number) in enumerate(zip(graph.eqns, likeness.eqns(graph.eqns), strict=True))
         ]
-        found = cls(graph, reads_of(graph), made, likeness, kinds)
-        _Search(found).run()
-        return found
+        repetition = cls(graph, reads_of(graph), made, likeness, kinds)
+        _Search(repetition).run()
+        return repetition
 
 
 @dataclass
@@ -138,18 +138,18 @@ class _Trial:
 class _Search:
     """Looks for successors from the end of the graph, where the last step of a repetition has all of it before it."""
 
-    def __init__(self, found: Repetition) -> None:
-        self._found = found
-        self._eqns = found.graph.eqns
+    def __init__(self, repetition: Repetition) -> None:
+        self._repetition = repetition
+        self._eqns = repetition.graph.eqns
         self._read: set[Var] = set()
         self._patience = _PATIENCE * (len(self._eqns) + 100)
 
     def run(self) -> None:
-        groups = [_grouped(colours) for colours in _colours(self._found)]
+        groups = [_grouped(colours) for colours in _colours(self._repetition)]
         for e in reversed(range(len(self._eqns))):
-            if e not in self._found.previous:
+            if e not in self._repetition.previous:
                 self._pair_with_earlier(e, groups)
-        places = _last_reads(self._found)
+        places = _last_reads(self._repetition)
         for group in groups:
             self._pair_in_order_of_reads(group, places)
 
@@ -157,7 +157,7 @@ class _Search:
         tried = set()
         for group in groups:
             p = group.before.get(e)
-            if p is not None and p not in self._found.next and p not in tried:
+            if p is not None and p not in self._repetition.next and p not in tried:
                 tried.add(p)
                 if self._try(p, e, alone=False):
                     return
@@ -165,10 +165,10 @@ class _Search:
     def _pair_in_order_of_reads(self, groups: _Groups, places: Sequence[int | None]) -> None:
         """Code without a memory between its steps has no order of its own: it is paired as its sequences are."""
         for members in groups.members:
-            free = [m for m in members if m not in self._found.next and m not in self._found.previous]
+            free = [m for m in members if m not in self._repetition.next and m not in self._repetition.previous]
             ordered = sorted((places[m], m) for m in free if places[m] is not None)
             for (i, p), (j, e) in pairwise(ordered):
-                if i != j and e not in self._found.previous and p not in self._found.next:
+                if i != j and e not in self._repetition.previous and p not in self._repetition.next:
                     self._try(p, e, alone=True)
 
     def _try(self, p: int, e: int, *, alone: bool) -> bool:
@@ -177,12 +177,12 @@ class _Search:
         trial = self._trial(p, e)
         size = len(trial.pairs) + 1
         self._prune(trial)
-        wanted = trial.is_chain or trial.touches or (alone and bool(trial.reads))
-        if not wanted or trial.pairs.get(p) != e:
+        is_worth_it = trial.is_chain or trial.touches or (alone and bool(trial.reads))
+        if not is_worth_it or trial.pairs.get(p) != e:
             self._patience -= size
             return False
-        self._found.next.update(trial.pairs)
-        self._found.previous.update((b, a) for a, b in trial.pairs.items())
+        self._repetition.next.update(trial.pairs)
+        self._repetition.previous.update((b, a) for a, b in trial.pairs.items())
         self._read |= trial.reads
         return True
 
@@ -198,15 +198,20 @@ class _Search:
 
     def _paired(self, a: int, b: int, owner: int, trial: _Trial) -> Iterator[tuple[Atom | None, Var]]:
         """Take a pair in; its pairs of operands that differ."""
-        found, (first, second) = self._found, (self._eqns[a], self._eqns[b])
+        repetition, (first, second) = self._repetition, (self._eqns[a], self._eqns[b])
         trial.owners.setdefault(b, []).append(owner)
-        if found.next.get(a) == b or trial.pairs.get(a) == b:
-            trial.touches |= found.next.get(a) == b
+        if repetition.next.get(a) == b or trial.pairs.get(a) == b:
+            trial.touches |= repetition.next.get(a) == b
             return
-        taken = a in found.next or a in trial.pairs or b in found.previous or b in trial.images
+        taken = a in repetition.next or a in trial.pairs or b in repetition.previous or b in trial.images
         operands = list(self._different(first, second))
         # Where weights differ, or something computed stands against a weight, these are two different steps.
-        if taken or a == b or found.kinds[a] != found.kinds[b] or any(not isinstance(v, Var) for _, v in operands):
+        if (
+            taken
+            or a == b
+            or repetition.kinds[a] != repetition.kinds[b]
+            or any(not isinstance(v, Var) for _, v in operands)
+        ):
             trial.ends += [(owner, v) for v in second.outputs[:1]]
             return
         trial.pairs[a] = b
@@ -221,7 +226,7 @@ class _Search:
         waiting: dict[int, list[int]] = {}
         pending: list[int] = []
         for owner, var in trial.ends:
-            place = self._found.made.get(var, (-1, 0))[0]
+            place = self._repetition.made.get(var, (-1, 0))[0]
             waiting.setdefault(place, []).append(owner)
             if var not in trial.reads and var not in self._read and not self._goes_on(place, trial):
                 pending.append(owner)
@@ -237,12 +242,12 @@ class _Search:
             pending += waiting.get(owner, [])
 
     def _goes_on(self, place: int, trial: _Trial) -> bool:
-        return place in trial.pairs or place in self._found.next
+        return place in trial.pairs or place in self._repetition.next
 
     def _different(self, first: Eqn, second: Eqn) -> Iterator[tuple[Atom | None, Atom | None]]:
         """The pairs of operands that differ in more than the number of the step."""
         for i, (u, v) in enumerate(zip(first.inputs, second.inputs, strict=False)):
-            if not self._found.likeness.same(u, v) and not (is_number(first, i, u) and is_number(second, i, v)):
+            if not self._repetition.likeness.same(u, v) and not (is_number(first, i, u) and is_number(second, i, v)):
                 yield u, v
 
     def _operands(self, u: Atom | None, v: Var, owner: int, trial: _Trial) -> tuple[int, int] | None:
@@ -250,12 +255,12 @@ class _Search:
         if not isinstance(u, Var):
             trial.ends.append((owner, v))
             return None
-        read_u, read_v = self._found.reads.get(u), self._found.reads.get(v)
+        read_u, read_v = self._repetition.reads.get(u), self._repetition.reads.get(v)
         if read_u is not None and read_v is not None and read_u.sequence == read_v.sequence:
             if read_u.index != read_v.index:
                 trial.reads.add(u)
             return None
-        made_u, made_v = self._found.made.get(u), self._found.made.get(v)
+        made_u, made_v = self._repetition.made.get(u), self._repetition.made.get(v)
         if made_u is None or made_v is None or made_u[1] != made_v[1]:
             trial.ends.append((owner, v))
             return None
@@ -278,14 +283,14 @@ def _grouped(colours: Sequence[int]) -> _Groups:
     return _Groups(tuple(several), {e: p for m in several for p, e in pairwise(m)})
 
 
-def _colours(found: Repetition) -> list[list[int]]:
+def _colours(repetition: Repetition) -> list[list[int]]:
     """For each depth a number for each equation, equal where equations and what they read look alike that deep."""
-    now = list(found.kinds)
+    now = list(repetition.kinds)
     by_depth: dict[int, list[int]] = {}
-    inputs = {v: i for i, v in enumerate(found.graph.inputs)}
-    operands = [[_seen(a, found, inputs) for a in eqn.inputs] for eqn in found.graph.eqns]
+    inputs = {v: i for i, v in enumerate(repetition.graph.inputs)}
+    operands = [[_seen(a, repetition, inputs) for a in eqn.inputs] for eqn in repetition.graph.eqns]
     for depth in range(1, max(_DEPTHS) + 1):
-        now = [hash((c, *_from(seen, now))) for c, seen in zip(found.kinds, operands, strict=True)]
+        now = [hash((c, *_from(seen, now))) for c, seen in zip(repetition.kinds, operands, strict=True)]
         by_depth[depth] = now
     return [by_depth[depth] for depth in _DEPTHS]
 
@@ -294,15 +299,15 @@ _Seen = tuple[int, int | None]
 """How an operand looks: a number, and the equation behind it where there is one."""
 
 
-def _seen(atom: Atom | None, found: Repetition, inputs: Mapping[Var, int]) -> _Seen:
+def _seen(atom: Atom | None, repetition: Repetition, inputs: Mapping[Var, int]) -> _Seen:
     if not isinstance(atom, Var):
-        return (found.likeness.const(atom) if isinstance(atom, Const) and atom.type.rank else -1), None
-    read = found.reads.get(atom)
+        return (repetition.likeness.const(atom) if isinstance(atom, Const) and atom.type.rank else -1), None
+    read = repetition.reads.get(atom)
     if read is not None:
-        source = found.made.get(read.source)
+        source = repetition.made.get(read.source)
         key = hash((read.axis, read.kept, inputs.get(read.source)))
         return key, None if source is None else source[0]
-    made = found.made.get(atom)
+    made = repetition.made.get(atom)
     return (hash(("input", inputs.get(atom))), None) if made is None else (made[1], made[0])
 
 
@@ -311,20 +316,20 @@ def _from(seen: Sequence[_Seen], colours: Sequence[int]) -> Iterator[Any]:
         yield number if eqn is None else (number, colours[eqn])
 
 
-def _last_reads(found: Repetition) -> list[int | None]:
+def _last_reads(repetition: Repetition) -> list[int | None]:
     """For each equation the last place that it or what it needs reads of any sequence."""
     places: list[int | None] = []
-    for eqn in found.graph.eqns:
-        known = [_place(atom, found, places) for atom in eqn.inputs if isinstance(atom, Var)]
+    for eqn in repetition.graph.eqns:
+        known = [_place(atom, repetition, places) for atom in eqn.inputs if isinstance(atom, Var)]
         places.append(max((p for p in known if p is not None), default=None))
     return places
 
 
-def _place(var: Var, found: Repetition, places: Sequence[int | None]) -> int | None:
-    read = found.reads.get(var)
+def _place(var: Var, repetition: Repetition, places: Sequence[int | None]) -> int | None:
+    read = repetition.reads.get(var)
     if read is not None:
         return read.index
-    made = found.made.get(var)
+    made = repetition.made.get(var)
     return None if made is None else places[made[0]]
 
 

@@ -25,7 +25,7 @@ class SequenceRead:
 
     @property
     def sequence(self) -> tuple[Var, int, bool]:
-        """What reads of different steps of one sequence have in common."""
+        """The key that reads of different steps of one sequence share."""
         return self.source, self.axis, self.kept
 
 
@@ -34,13 +34,13 @@ def reads_of(graph: Graph, *, from_end: bool = False) -> dict[Var, SequenceRead]
 
     from_end: steps of a sequence of open length, counted from its end, as well.
     """
-    found: dict[Var, SequenceRead] = {}
+    read_of: dict[Var, SequenceRead] = {}
     for eqn in graph.eqns:
         reader = _READERS.get(eqn.op)
         if reader is not None:
             reads = reader(eqn)
-            found.update((v, r) for v, r in zip(eqn.outputs, reads, strict=True) if r and r.source.value is None)
-    return {v: r for v, r in found.items() if from_end or r.index >= 0}
+            read_of.update((v, r) for v, r in zip(eqn.outputs, reads, strict=True) if r and r.source.value is None)
+    return {v: r for v, r in read_of.items() if from_end or r.index >= 0}
 
 
 def taken(x: Var, start: int, stride: int, count: int) -> Any:
@@ -87,13 +87,13 @@ def _parts(eqn: Eqn, x: Atom | None, axis: Atom | None) -> Sequence[SequenceRead
         return [None] * len(eqn.outputs)
     place %= x.type.rank
     start: Dim = 0
-    found: list[SequenceRead | None] = []
+    reads: list[SequenceRead | None] = []
     for part in eqn.outputs:
         size = part.type.shape[place]
         single = is_known(start) and same(size, 1) is True
-        found.append(SequenceRead(x, place, int(start), True) if single else None)
+        reads.append(SequenceRead(x, place, int(start), True) if single else None)
         start = start + size
-    return found
+    return reads
 
 
 def _gathered(eqn: Eqn) -> Sequence[SequenceRead | None]:
@@ -168,8 +168,8 @@ def _single(x: Var, places: Sequence[tuple[int, int, bool]]) -> SequenceRead | N
 
 
 def _number(atom: Atom | None) -> int | None:
-    found = _numbers(atom)
-    return found[0] if found is not None and len(found) == 1 else None
+    numbers = _numbers(atom)
+    return numbers[0] if numbers is not None and len(numbers) == 1 else None
 
 
 def _numbers(atom: Atom | None) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ from jfuse.passes.scans.reroll.detect import Unrolled
 from jfuse.passes.scans.reroll.steps import Counter, LaggedValue, Operand, Orbit, Same, Slot, UnrolledStep
 
 Strided: TypeAlias = tuple[Var, int, int, int]
-"""What is read step by step: a tensor, its axis, the place that the first step reads, the distance to the next one."""
+"""A tensor that is read step by step, its axis, the index of the first step, and the distance to the next one."""
 
 
 class StepGraph:
@@ -91,10 +91,10 @@ class StepGraph:
         shape, dtype = read.source.type.shape, read.source.type.dtype
         key = (read.source, read.axis, step.index(self.loop.steps.start), step.stride)
         row = TensorType((*shape[: read.axis], *shape[read.axis + 1 :]), dtype)
-        found = self.sequences.setdefault(key, Var(row))
+        row_var = self.sequences.setdefault(key, Var(row))
         if not read.kept:
-            return found
-        kept = Var(TensorType((*shape[: read.axis], 1, *shape[read.axis + 1 :]), dtype))
+            return row_var
+        row_with_axis = Var(TensorType((*shape[: read.axis], 1, *shape[read.axis + 1 :]), dtype))
         axis = Const(np.array(read.axis, DType.i32.numpy))
-        self._eqns.append(Eqn(ops.expand_dims, (found, axis), (kept,)))
-        return kept
+        self._eqns.append(Eqn(ops.expand_dims, (row_var, axis), (row_with_axis,)))
+        return row_with_axis

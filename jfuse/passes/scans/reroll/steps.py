@@ -43,7 +43,7 @@ class UnrolledStep:
 
     @property
     def line(self) -> tuple[object, ...]:
-        """What is equal for operands of which one may be ahead of the other."""
+        """The key that operands share where one may be ahead of the other."""
         return (*self.read.sequence, self.stride)
 
     @property
@@ -61,7 +61,7 @@ class Counter:
 
     @property
     def line(self) -> tuple[object, ...]:
-        """What is equal for operands of which one may be ahead of the other."""
+        """The key that operands share where one may be ahead of the other."""
         return self.last.dtype, self.stride.item()
 
     @property
@@ -116,41 +116,41 @@ Before: TypeAlias = Mapping[Slot, Mapping[int, Atom]]
 """For each result that later steps read, what stands for it, by the number of a step before the first one."""
 
 
-def regions_of(found: Repetition) -> list[list[Orbit]]:
+def regions_of(repetition: Repetition) -> list[list[Orbit]]:
     """The orbits with their operands, those together that depend on each other."""
     orbits: list[Orbit] = []
     owner: dict[int, Orbit] = {}
-    for end in sorted(set(found.previous) - set(found.next), reverse=True):
-        orbit = Orbit(dict(_backwards(end, found)))
+    for end in sorted(set(repetition.previous) - set(repetition.next), reverse=True):
+        orbit = Orbit(dict(_backwards(end, repetition)))
         orbits.append(orbit)
         owner.update(dict.fromkeys(orbit.places.values(), orbit))
     for orbit in orbits:
-        orbit.operands = tuple(_operands(orbit, owner, found))
+        orbit.operands = tuple(_operands(orbit, owner, repetition))
     return _connected(orbits)
 
 
-def _backwards(end: int, found: Repetition) -> Iterator[tuple[int, int]]:
+def _backwards(end: int, repetition: Repetition) -> Iterator[tuple[int, int]]:
     number, place = 0, end
     while True:
         yield number, place
-        if place not in found.previous:
+        if place not in repetition.previous:
             return
-        number, place = number - 1, found.previous[place]
+        number, place = number - 1, repetition.previous[place]
 
 
-def _operands(orbit: Orbit, owner: Mapping[int, Orbit], found: Repetition) -> Iterator[Operand]:
-    """What the operands of an orbit are, from its last two equations; Same where nothing else fits."""
-    last, before = (found.graph.eqns[orbit.places[number]] for number in (0, -1))
+def _operands(orbit: Orbit, owner: Mapping[int, Orbit], repetition: Repetition) -> Iterator[Operand]:
+    """Classify the operands of an orbit by its last two equations; `Same` where nothing else fits."""
+    last, before = (repetition.graph.eqns[orbit.places[number]] for number in (0, -1))
     for i, (u, v) in enumerate(zip(before.inputs, last.inputs, strict=True)):
-        reads = [found.reads.get(a) if isinstance(a, Var) else None for a in (u, v)]
-        made = [found.made.get(a) if isinstance(a, Var) else None for a in (u, v)]
-        if found.likeness.same(u, v):
+        reads = [repetition.reads.get(a) if isinstance(a, Var) else None for a in (u, v)]
+        made = [repetition.made.get(a) if isinstance(a, Var) else None for a in (u, v)]
+        if repetition.likeness.same(u, v):
             yield Same(v)
         elif isinstance(u, Const) and isinstance(v, Const) and is_number(last, i, v) and v.array.dtype.kind != "u":
             yield Counter(v.array, v.array - u.array)
         elif reads[0] and reads[1] and reads[0].sequence == reads[1].sequence and reads[0].index != reads[1].index:
             yield UnrolledStep(reads[1], reads[1].index - reads[0].index)
-        elif made[0] and made[1] and made[1][0] in owner and found.next.get(made[0][0]) == made[1][0]:
+        elif made[0] and made[1] and made[1][0] in owner and repetition.next.get(made[0][0]) == made[1][0]:
             source = owner[made[1][0]]
             number = next(n for n, p in source.places.items() if p == made[1][0])
             yield LaggedValue(source, made[1][1], -number)
@@ -218,8 +218,8 @@ def _align(region: Sequence[Orbit]) -> None:
     needed: dict[Orbit, int] = {}
     for orbit in reversed(ordered):
         # What depends on sequences alone is computed where it is needed, so that nobody has to carry it.
-        wanted = needed.get(orbit, slack[orbit] if orbit in timed else 0)
-        ahead[orbit] = min(slack[orbit], wanted) if orbit in mapped else slack[orbit]
+        lead = needed.get(orbit, slack[orbit] if orbit in timed else 0)
+        ahead[orbit] = min(slack[orbit], lead) if orbit in mapped else slack[orbit]
         for s in orbit.sources:
             needed[s.orbit] = max(needed.get(s.orbit, 0), ahead[orbit] - s.lag)
     for orbit in region:
@@ -269,27 +269,27 @@ def _shifted(operand: Operand, orbit: Orbit, ahead: Mapping[Orbit, int]) -> Oper
     return operand
 
 
-def matches(operand: Operand, atom: Atom | None, number: int, found: Repetition) -> bool:
+def matches(operand: Operand, atom: Atom | None, number: int, repetition: Repetition) -> bool:
     """Whether an operand of a step is the same as in other steps, the right step of a sequence, or a number."""
     if isinstance(operand, Same):
-        return found.likeness.same(operand.atom, atom) or _reads_alike(operand.atom, atom, found)
+        return repetition.likeness.same(operand.atom, atom) or _reads_alike(operand.atom, atom, repetition)
     if isinstance(operand, UnrolledStep):
-        read = found.reads.get(atom) if isinstance(atom, Var) else None
+        read = repetition.reads.get(atom) if isinstance(atom, Var) else None
         return read is not None and read.sequence == operand.read.sequence and read.index == operand.index(number)
     return isinstance(operand, Counter) and operand.is_at(number, atom)
 
 
-def is_linked(value: LaggedValue, atom: Atom | None, number: int, found: Repetition) -> bool:
+def is_linked(value: LaggedValue, atom: Atom | None, number: int, repetition: Repetition) -> bool:
     """Whether an operand is what the orbit computed the right number of steps before."""
     place = value.orbit.at(number - value.lag)
-    return place is not None and isinstance(atom, Var) and found.made.get(atom) == (place, value.output)
+    return place is not None and isinstance(atom, Var) and repetition.made.get(atom) == (place, value.output)
 
 
-def _reads_alike(a: Atom | None, b: Atom | None, found: Repetition) -> bool:
+def _reads_alike(a: Atom | None, b: Atom | None, repetition: Repetition) -> bool:
     """Whether two Vars are the same step of the same sequence."""
-    if not isinstance(a, Var) or not isinstance(b, Var) or a not in found.reads:
+    if not isinstance(a, Var) or not isinstance(b, Var) or a not in repetition.reads:
         return False
-    return found.reads[a] == found.reads.get(b)
+    return repetition.reads[a] == repetition.reads.get(b)
 
 
 def in_order(orbits: Sequence[Orbit]) -> tuple[Orbit, ...]:

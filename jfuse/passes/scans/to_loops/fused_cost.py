@@ -26,7 +26,7 @@ _INTEGER_US = 0.036  # a row of a matrix in an LSTM of integers, of eight for ea
 
 @dataclass(frozen=True)
 class FusedSize:
-    """What the cost of a fused recurrent op depends on: steps, rows of the batch, matrices, and what these hold.
+    """The size of a fused recurrent op, which decides its cost: steps, rows of the batch, and its matrices.
 
     dots: rows of all matrices; weights: numbers in them.
     """

@@ -139,7 +139,7 @@ ROOMS = {
 LARGER = 1.2
 """How many times as large as the smallest quantized file another one may be that is faster."""
 FILE_BYTES, OPERATOR_BYTES = 4_000, 160
-"""What each file takes, its metadata and texts; and each operator of a loop with its tensors."""
+"""Bytes of each file for its metadata and texts; bytes of each operator of a loop with its tensors."""
 WHILE_OPERATORS = 16
 """About so many operators' bytes does a WHILE of one step a turn take besides its step: it, its condition and counter,
 reading and writing rows, two graphs with the tensors that they carry."""
@@ -147,11 +147,11 @@ reading and writing rows, two graphs with the tensors that they carry."""
 
 @dataclass(frozen=True)
 class LoopSize:
-    """What the cost of a loop depends on.
+    """The size of a loop, which decides its cost.
 
     length: of steps; open where it is known only at run time. operators, weights (bytes), rows (of the batch): of one
-    step. given, collected: bytes that a step reads of sequences, and that it adds to the stacked results. cells: the
-    microseconds of a step's fused cells, whose weights, which all steps share, are not among those.
+    step. given, collected: bytes that a step reads of sequences, and bytes that it adds to the stacked results.
+    cells: the microseconds of a step's fused cells. `weights` leaves out their weights, which all steps share.
     """
 
     length: Dim
@@ -189,16 +189,16 @@ class LoopSize:
         return int(self.length) if is_known(self.length) else OPEN_LENGTH
 
     def microseconds(self, form: LoopSpelling, machine: str = ANY_MACHINE) -> float:
-        """What one invoke of the loop takes on a machine; of several the geometric mean."""
+        """Estimate the time of one invoke on a machine; for several machines, the geometric mean."""
         return geometric_mean(self.times(form, machine))
 
     def times(self, form: LoopSpelling, machine: str) -> tuple[float, ...]:
-        """What one invoke takes on each machine in microseconds, by the model and what it errs by for loops nearby."""
+        """Estimate one invoke on each machine: the model's time, corrected by its errors for similar loops."""
         names, place = machines_of(machine), self.place()
         return tuple(self.modelled(form, name) * errors_in(form.short, name).factor(place) for name in names)
 
     def modelled(self, form: LoopSpelling, machine: str) -> float:
-        """What one invoke of the loop takes on one machine by the model alone, in microseconds."""
+        """Estimate one invoke on one machine in microseconds, by the model alone."""
         pairs = (*zip(self.features(form), _FORM_US, strict=True), *zip(self.work(), _WORK_US, strict=True))
         far = self.far(form, NEAR_CACHES[machine]) * NEAR_CACHES[machine].far_us
         return max(LEAST_US, sum(count * us for count, us in pairs) + far + self.steps * self.cells)
@@ -209,7 +209,7 @@ class LoopSize:
         return log(self.steps + 1), log(self.operators + 1), weights, log(self.rows + 1), collects
 
     def work(self) -> tuple[float, float]:
-        """What the steps do in any form: operators run, bytes of weights multiplied with a row."""
+        """The work of all steps in any form: operators run, and bytes of weights multiplied with a row."""
         return self.steps * self.operators, self.steps * self.weights * self.rows
 
     def features(self, form: LoopSpelling) -> tuple[float, ...]:
@@ -279,7 +279,7 @@ class LoopSize:
         return {form: max(t / best for t, best in zip(times[form], least, strict=True)) for form in allowed}
 
     def expected(self, room: Room, machine: str = ANY_MACHINE) -> dict[str, float]:
-        """What one invoke takes in each form that is allowed, in microseconds by its `short`; `fastest`'s first."""
+        """Estimate one invoke in each allowed form, in microseconds by its `short`; `fastest`'s first."""
         losses = self.losses(room, machine)
         return {form.short: self.microseconds(form, machine) for form in sorted(losses, key=lambda form: losses[form])}
 

@@ -281,7 +281,7 @@ def _start(index: Place, rank: int) -> Any:
 
 
 def _lookup(atom: Atom, still: Sequence[Atom], values: Sequence[Any]) -> Any:
-    """What stands for an unchanging operand in the body: one of the last values, or the constant itself."""
+    """Return an unchanging operand as the body reads it: one of the last values, or the constant itself."""
     return values[len(values) - len(still) + still.index(atom)] if isinstance(atom, Var) else atom
 
 

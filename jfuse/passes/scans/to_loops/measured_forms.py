@@ -1,7 +1,7 @@
-"""What the cost models err by, from recurrences that were measured in all forms on several machines.
+"""Errors of the cost models, from recurrences that were measured in all forms on several machines.
 
-`measured_forms.json` beside this file has, for recurrences by their place among others, how many times what the models
-say each form took on each machine; `python -m bench.forms --write` makes it of what `bench/loops.py` measured.
+`measured_forms.json` beside this file has, for each recurrence by its features, measured time over modelled time of
+each form on each machine. `python -m bench.forms --write` makes it from the measurements of `bench/loops.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Errors:
     logs: np.ndarray
 
     @classmethod
-    def of(cls, found: Sequence[tuple[Sequence[float], float]]) -> Errors:
+    def of(cls, measured: Sequence[tuple[Sequence[float], float]]) -> Errors:
         """The errors of a model by place, as measured over modelled time."""
-        return cls(np.array([place for place, _ in found]), np.log([ratio for _, ratio in found]))
+        return cls(np.array([place for place, _ in measured]), np.log([ratio for _, ratio in measured]))
 
     def factor(self, place: Sequence[float]) -> float:
         """How many times what the model says something at this place takes; 1 far from all that was measured."""
@@ -48,15 +48,15 @@ def machines_of(machine: str) -> tuple[str, ...]:
 
 @cache
 def errors_in(form: str, machine: str) -> Errors:
-    """What the models err by for recurrences that a machine ran in a form, FUSED among them."""
+    """The models' errors for recurrences that a machine ran in a form, FUSED among them."""
     table = _measured()
     at, rows = table["machines"].index(machine), table["fused" if form == FUSED else "loops"]
-    found = ((row["place"], row["errors"].get(form)) for row in rows)
-    return Errors.of([(place, of[at]) for place, of in found if of is not None and of[at] is not None])
+    rows_of_form = ((row["place"], row["errors"].get(form)) for row in rows)
+    return Errors.of([(place, of[at]) for place, of in rows_of_form if of is not None and of[at] is not None])
 
 
 @cache
 def _measured() -> dict[str, Any]:
     text = files(__package__).joinpath("measured_forms.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    table: dict[str, Any] = json.loads(text)
+    return table

@@ -59,12 +59,12 @@ def empty(shape: tuple[Dim, ...], dtype: DType, homes: Homes, *, more: int = 0) 
     if all(map(is_known, shape)):
         return _known_zeros((shape[0] + more, *shape[1:]) if more else shape, dtype)
     zero = np.zeros((), dtype.numpy)
-    found = spread(zero, shape, homes)
-    if found is None:
+    spread_zeros = spread(zero, shape, homes)
+    if spread_zeros is None:
         whole = (shape[0] + more, *shape[1:]) if more else shape
         return as_atom(zeros(whole, dtype, homes.of(whole)))
     rows = empty((more, *shape[1:]), dtype, homes) if more else None
-    return as_atom(found if rows is None else ops.concatenation(found, rows, axis=0))
+    return as_atom(spread_zeros if rows is None else ops.concatenation(spread_zeros, rows, axis=0))
 
 
 def spread(value: np.ndarray, shape: tuple[Dim, ...], homes: Homes) -> Any | None:
@@ -95,7 +95,7 @@ def _core(home: Var, dims: Sequence[Dim]) -> Any:
 
     A sum, because a first element is missing where an open dimension is 0.
     """
-    wanted = list(map(str, dims))
+    names = list(map(str, dims))
     known = sum(1 << axis for axis, dim in enumerate(home.type.shape) if is_known(dim))
     rank = home.type.rank
     begin, strides = np.zeros(rank, np.int32), np.ones(rank, np.int32)
@@ -105,7 +105,7 @@ def _core(home: Var, dims: Sequence[Dim]) -> Any:
         if known
         else home
     )
-    other = [axis for axis, dim in enumerate(core.shape) if str(dim) not in wanted]
+    other = [axis for axis, dim in enumerate(core.shape) if str(dim) not in names]
     return ops.sum_(core, np.array(other, np.int32), keep_dims=False) if other else core
 
 

@@ -105,7 +105,7 @@ class _Visitor:
         return results
 
     def _spread(self, eqn: Eqn) -> Atom | None:
-        """What an equation repeats along open axes, in a way that needs no computed shape; None where there is none."""
+        """Repeat a value along open axes without a computed shape; None where that is impossible or not needed."""
         (out,) = eqn.outputs
         readers = self._readers.get(out, ())
         if readers and all(self._is_absorbed(eqn, by) for by in readers):
@@ -119,8 +119,8 @@ class _Visitor:
         axes = range(-out.type.rank, 0)
         sizes = [source.type.shape[a] if a >= -source.type.rank else 1 for a in axes]
         shape = tuple(1 if same(d, e) is True else d for d, e in zip(out.type.shape, sizes, strict=True))
-        found = spread(np.zeros((), out.type.dtype.numpy), shape, self._homes)
-        return None if found is None else as_atom(ops.add(source, found))
+        zeros = spread(np.zeros((), out.type.dtype.numpy), shape, self._homes)
+        return None if zeros is None else as_atom(ops.add(source, zeros))
 
     def _is_absorbed(self, eqn: Eqn, reader: Eqn) -> bool:
         """Whether `simplify` may leave a repeated value out: broadcasting does as well, and zeros at an end are PAD."""
@@ -134,9 +134,9 @@ class _Visitor:
         body = self._ctx.sub.simplify(eqn.bodies[0], self._ctx, self._simplified)
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
-        given, collected = ([atom.type for atom in part] for part in rows)
+        sequences, collected = ([atom.type for atom in part] for part in rows)
         cell_us = partial(fused_microseconds, machine=self._ctx.recurrence.machine)
-        size = LoopSize.of(body, loop.length, given, collected, cell_us)
+        size = LoopSize.of(body, loop.length, sequences, collected, cell_us)
         form = self._form(loop, size)
         expected = size.expected(self._room("speed"), self._ctx.recurrence.machine)
         self._held += size.added_operators(form)
@@ -157,9 +157,9 @@ class _Visitor:
         if asked_for != FUSED and (is_known(loop.length) or asked_for != LoopSpelling(unrolled=True).short):
             return LoopSpelling.named(asked_for)
         loop_form = self._ctx.recurrence.loop
-        prefer, kept = self._ctx.recurrence.prefer, self._ctx.recurrence.whiles
-        if loop_form == "auto" and prefer in ("auto", "fused") and kept is not None:
-            loop_form = "while" if str(loop.eqn.source) in kept or not is_known(loop.length) else "unroll"
+        prefer, whiles = self._ctx.recurrence.prefer, self._ctx.recurrence.whiles
+        if loop_form == "auto" and prefer in ("auto", "fused") and whiles is not None:
+            loop_form = "while" if str(loop.eqn.source) in whiles or not is_known(loop.length) else "unroll"
         if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
             if not is_known(loop.length):
                 raise _open_length(loop)
@@ -185,8 +185,8 @@ class _Visitor:
         if isinstance(atom, Const) or atom.type.is_static:
             return atom
         constant = constant_of(atom, self._known)
-        found = None if constant is None else spread(constant, atom.type.shape, self._homes)
-        return found if isinstance(found, Var) else atom
+        spread_zeros = None if constant is None else spread(constant, atom.type.shape, self._homes)
+        return spread_zeros if isinstance(spread_zeros, Var) else atom
 
 
 def _without_seeds(eqn: Eqn) -> Eqn:
@@ -226,7 +226,7 @@ def _open_length(loop: Loop) -> LowerError:
 
 
 def _told(loop: Loop, size: LoopSize, form: LoopSpelling, expected: Mapping[str, float], machine: str) -> LoopForm:
-    """What became of a loop and why, for the report.   expected: microseconds by form, the fastest first"""
+    """Describe the chosen form of a loop for the report.   expected: microseconds by form, the fastest first"""
     steps = f"{loop.length} steps" if is_known(loop.length) else f"{loop.length} steps, taken for {size.steps},"
     best, microseconds = next(iter(expected.items()))
     return LoopForm(
