@@ -81,8 +81,8 @@ def agree(body: Graph, replacement: Graph, seed: int) -> int:
             scale = _SCALES[number % len(_SCALES)]
             of = (replace(t, shape=shape) for t, shape in zip(types, shapes, strict=True))
             args = [draw(generator, t, {}, scale, _LARGEST) for t in of]
-            wanted, found = evaluate(body, args), evaluate(replacement, args)
-            same = all(np.array_equal(np.asarray(f), np.asarray(w)) for f, w in zip(found, wanted, strict=True))
+            expected, actual = evaluate(body, args), evaluate(replacement, args)
+            same = all(np.array_equal(np.asarray(f), np.asarray(w)) for f, w in zip(actual, expected, strict=True))
             need(same, "not_equal", want="what the body computes", got=f"other values in sample {count}")
             count += 1
     return count
@@ -109,17 +109,17 @@ def largest_difference(
         passed_over = 0
         for args in zip(*sampler.draw(case, seed), strict=True):
             try:
-                wanted = _computed(both[0], args)
+                expected = _computed(both[0], args)
             except (_TooLarge, _Fails) as refused:
                 passed_over += 1
                 got = f"{refused} in {passed_over} of {case.count} samples"
                 need(3 * passed_over <= 2 * case.count, "body_not_executable", want="results for most samples", got=got)
                 continue
             try:
-                found = _computed(both[1], args)
+                actual = _computed(both[1], args)
             except (_TooLarge, _Fails) as refused:
                 raise NotFused("not_equal", want="what the body computes", got=str(refused)) from refused
-            for number, (w, f) in enumerate(zip(wanted, found, strict=True)):
+            for number, (w, f) in enumerate(zip(expected, actual, strict=True)):
                 error = error_of(f[None], w[None])
                 sizes = ", ".join("x".join(map(str, s)) or "scalar" for s in shapes)
                 got = f"an error of {error:.1e} in result {number}, operands of {sizes}"
@@ -156,6 +156,6 @@ def _has_nan(values: Sequence[Any]) -> bool:
 def _need_small(eqn: Eqn, operands: Sequence[Any]) -> None:
     """Raise _TooLarge for results that would be, with these operands."""
     atoms = [a if a is None or isinstance(a, Const) else Const(np.asarray(a)) for a in operands]
-    for found in eqn.op.infer(atoms, eqn.params, eqn.bodies):
-        if found.is_static and math.prod(map(int, found.shape)) > _MOST_ELEMENTS:
+    for result in eqn.op.infer(atoms, eqn.params, eqn.bodies):
+        if result.is_static and math.prod(map(int, result.shape)) > _MOST_ELEMENTS:
             raise _TooLarge(f"{eqn.op.name} of more than {_MOST_ELEMENTS:,} elements")

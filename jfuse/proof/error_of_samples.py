@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 
-def largest_error(found: np.ndarray, wanted: np.ndarray) -> float:
+def largest_error(actual: np.ndarray, expected: np.ndarray) -> float:
     """The largest relative error over samples (the first axis): max|a - b| / max|b| of the sample.
 
     Samples whose values are all small beside those of others count by a thousandth of the others: what cancels there
     leaves the rounding of larger intermediates. Equal NaNs and infinities agree; all but floats must be equal.
     """
-    if found.shape != wanted.shape:
+    if actual.shape != expected.shape:
         return float("inf")
-    if wanted.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, wanted) else float("inf")
-    a, b = (np.asarray(v, np.float64).reshape(len(wanted), -1) for v in (found, wanted))
+    if expected.dtype.kind != "f":
+        return 0.0 if np.array_equal(actual, expected) else float("inf")
+    a, b = (np.asarray(v, np.float64).reshape(len(expected), -1) for v in (actual, expected))
     odd = ~(np.isfinite(a) & np.isfinite(b))
     if not np.array_equal(a[odd], b[odd], equal_nan=True):
         return float("inf")
@@ -27,9 +27,9 @@ def largest_error(found: np.ndarray, wanted: np.ndarray) -> float:
     return float(relative.max(initial=0.0))
 
 
-def agrees(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
+def agrees(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
     """Whether infinities are the same, and all else is up to a tolerance relative to the largest finite value."""
-    size = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
+    size = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
     with np.errstate(invalid="ignore"):
-        close = np.abs(found - wanted) <= tolerance * size
-    return bool(np.all((found == wanted) | close))
+        close = np.abs(actual - expected) <= tolerance * size
+    return bool(np.all((actual == expected) | close))

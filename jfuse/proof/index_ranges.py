@@ -23,7 +23,7 @@ class IndexRange:
     below: tuple[Dim, ...] = ()
 
     def also(self, other: IndexRange) -> IndexRange:
-        """What lies in both; where nothing does (the two arms of a case distinction) the one that holds 0."""
+        """Intersect two ranges; of disjoint ones (the two arms of a case distinction), return the one that holds 0."""
         both = IndexRange(max(self.least, other.least), (*self.below, *(d for d in other.below if d not in self.below)))
         return both if both.has_numbers else other if other.least == 0 else self
 
@@ -69,14 +69,14 @@ class Extents:
     @classmethod
     def of(cls, graph: Graph) -> Extents:
         """Those of a graph, in the order of its equations."""
-        found = cls()
+        extents = cls()
         for eqn in graph.eqns:
-            found.made_by.update(dict.fromkeys(eqn.outputs, eqn))
+            extents.made_by.update(dict.fromkeys(eqn.outputs, eqn))
             for result in (r for r in eqn.outputs if r.type.dtype.is_integer):
-                ends = _of_value(result.value) or found._computed(eqn)
+                ends = _of_value(result.value) or extents._computed(eqn)
                 if ends is not None:
-                    found.known[result] = ends
-        return found
+                    extents.known[result] = ends
+        return extents
 
     def __call__(self, atom: Atom | None) -> tuple[Dim, Dim] | None:
         """Of one atom; None where it is not known."""
@@ -85,7 +85,7 @@ class Extents:
         return None if atom is None else self.known.get(atom)
 
     def _computed(self, eqn: Eqn) -> tuple[Dim, Dim] | None:
-        """What follows from an equation's operands: rows that are counted, moved, added or scaled."""
+        """Derive the ends of a result from its operands: rows that are counted, moved, added or scaled."""
         if eqn.op is ops.range_:
             return _counted(*map(self, eqn.inputs))
         if eqn.op in (ops.add, ops.mul):
@@ -135,7 +135,7 @@ def moved_ranges(eqn: Eqn, of: IndexRange, extents: Extents) -> Iterator[tuple[I
         yield from _kept(x, _less(of, _negative(extents(y))))
         yield from _kept(y, _subtracted(of, extents(x)))
     elif eqn.op is ops.mul:
-        yield from ((found, x) for x, step in _either(eqn, extents) for found in _scaled(of, step))
+        yield from ((range_, x) for x, step in _either(eqn, extents) for range_ in _scaled(of, step))
     elif eqn.op is ops.maximum:
         yield from ((IndexRange(of.least - _BESIDE, of.below), x) for x, c in _either(eqn, extents) if _reaches(c, of))
     elif eqn.op is ops.minimum:
@@ -171,20 +171,20 @@ def _step(atom: Atom | None, extents: Extents) -> Dim | None:
     return next((least for _, (least, greatest) in _either(made_by, extents) if same(least, greatest)), None)
 
 
-def _kept(atom: Atom | None, found: IndexRange | None) -> Iterator[tuple[IndexRange, Atom | None]]:
-    if found is not None and found.has_numbers:
-        yield found, atom
+def _kept(atom: Atom | None, range_: IndexRange | None) -> Iterator[tuple[IndexRange, Atom | None]]:
+    if range_ is not None and range_.has_numbers:
+        yield range_, atom
 
 
 def _less(of: IndexRange, ends: tuple[Dim, Dim] | None) -> IndexRange | None:
-    """What lies within a range after any number between two ends is added."""
+    """Return the numbers that stay within a range when any number between two ends is added."""
     if ends is None or not is_known(ends[0]):
         return None
     return IndexRange(of.least - int(ends[0]), tuple(d - ends[1] for d in of.below))
 
 
 def _subtracted(of: IndexRange, ends: tuple[Dim, Dim] | None) -> IndexRange | None:
-    """What lies within a range after it is subtracted from any number between two ends."""
+    """Return the numbers that end within a range when subtracted from any number between two ends."""
     if ends is None:
         return None
     least = [ends[1] - d + 1 for d in of.below]
@@ -198,7 +198,7 @@ def _negative(ends: tuple[Dim, Dim] | None) -> tuple[Dim, Dim] | None:
 
 
 def _scaled(of: IndexRange, ends: tuple[Dim, Dim]) -> Iterator[IndexRange]:
-    """What lies within a range after it is multiplied by one number above 0."""
+    """Return the numbers that end within a range when multiplied by one number above 0."""
     step = ends[0]
     if same(*ends) is not True or (is_known(step) and step < 1):
         return

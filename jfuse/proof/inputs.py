@@ -19,7 +19,7 @@ from jfuse.proof.size_needs import size_needs
 
 _SCALES = (1.0, 0.1, 4.0)
 LONGER = "longer sizes"
-"""What the call at `longer_sizes` is."""
+"""The name of the call at `longer_sizes`."""
 _LONGEST, _LONG, _ROWS = 67, 9, 17  # rows and steps where that is cheap, else steps and rows
 _CHEAP = (2**16, 2**27)  # elements of the inputs; of weights times sizes
 _DEAR = (2**22, 2**33)
@@ -95,9 +95,9 @@ def _filled(graph: Graph, sizes: dict[str, int], fixed: Collection[str]) -> dict
     """
     open_, grown = [g for g in size_needs(graph) if _symbols(g.dims) and _symbols(g.dims) <= sizes.keys()], dict(sizes)
     for turn in range(_LARGEST_SIZE):
-        found = [(need, [int(substitute_dim(d, grown)) for d in need.dims]) for need in open_]
+        numbers = [(need, [int(substitute_dim(d, grown)) for d in need.dims]) for need in open_]
         wrong = [
-            (need, _symbols(need.smaller(known)).difference(fixed)) for need, known in found if not need.holds(known)
+            (need, _symbols(need.smaller(known)).difference(fixed)) for need, known in numbers if not need.holds(known)
         ]
         if not wrong:
             return grown

@@ -58,10 +58,10 @@ def watched(graph: Graph, limits: Iterable[float]) -> WatchedLimits:
     """The graph with what it compares with these limits, in loops too, of every step; not what branches compare."""
     wanted = frozenset(limits)
     switches = frozenset(eqn for _, eqn in run_time_switches(graph))
-    extended, found = _watched(graph, wanted, switches)
-    values = tuple(value for value, _ in found)
+    extended, compared = _watched(graph, wanted, switches)
+    values = tuple(value for value, _ in compared)
     return WatchedLimits(
-        replace(extended, outputs=tuple(a for _, a in found)), values, tuple(without(wanted, map(abs, values)))
+        replace(extended, outputs=tuple(a for _, a in compared)), values, tuple(without(wanted, map(abs, values)))
     )
 
 
@@ -69,19 +69,19 @@ def _watched(
     graph: Graph, limits: frozenset[float], switches: frozenset[Eqn]
 ) -> tuple[Graph, list[tuple[float, Atom]]]:
     eqns: list[Eqn] = []
-    found: list[tuple[float, Atom]] = []
+    limited: list[tuple[float, Atom]] = []
     for eqn in graph.eqns:
         compared = _compared(eqn) if eqn in switches else ()
-        found += [(value, atom) for value, atom in compared if abs(value) in limits and isinstance(atom, Var)]
+        limited += [(value, atom) for value, atom in compared if abs(value) in limits and isinstance(atom, Var)]
         if eqn.op is scan:
             body, inner = _watched(eqn.bodies[0], limits, switches)
             length = eqn.params["length"]
             more = [Var(TensorType((length, *a.type.shape), a.type.dtype)) for _, a in inner]
             body = replace(body, outputs=(*body.outputs, *(a for _, a in inner)))
-            found += [(value, var) for (value, _), var in zip(inner, more, strict=True)]
+            limited += [(value, var) for (value, _), var in zip(inner, more, strict=True)]
             eqn = replace(eqn, bodies=(body,), outputs=(*eqn.outputs, *more))
         eqns.append(eqn)
-    return replace(graph, eqns=tuple(eqns)), found
+    return replace(graph, eqns=tuple(eqns)), limited
 
 
 def _compared(eqn: Eqn) -> Iterator[tuple[float, Atom | None]]:

@@ -34,14 +34,14 @@ def plain_integers(graph: Graph) -> frozenset[Var]:
     for eqn in graph.eqns:
         if eqn.op is ops.shape:
             continue
-        found = frozenset[Var]()
+        read_from = frozenset[Var]()
         for place, atom in enumerate(eqn.inputs):
             if isinstance(atom, Var) and atom in origins:
-                found |= origins[atom]
+                read_from |= origins[atom]
                 if eqn.bodies or not _takes_numbers(eqn, place, atom):
                     others |= origins[atom]
-        read |= found
-        origins |= dict.fromkeys(eqn.outputs, found) if found else {}
+        read |= read_from
+        origins |= dict.fromkeys(eqn.outputs, read_from) if read_from else {}
     return frozenset(read - others)
 
 

@@ -60,11 +60,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class KnownOperands:
-    """What is known of operands before the run.
+    """Operands whose values or forms are known before the run.
 
-    constants: for each its value, None where it is known at run time only (all, where the sequence is empty).
+    constants: the value of each operand, None where it is known at run time only (all, if the sequence is empty).
     padded: by position, masks that have no gaps. held: by position, constants that are broadcast to the operand's open
-    sizes, as the initial states of an open batch.
+    sizes, such as the initial states of an open batch.
     """
 
     constants: Sequence[np.ndarray | None] = ()
@@ -264,12 +264,12 @@ def _refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) 
 
 def _refuse_unchecked_indices(body: Graph, replacement: Graph) -> None:
     """Raise where the replacement looks up an index on which TFLite fails, and the body does not."""
-    wanted = integer_limits(body)
-    found = integer_limits(replacement)
+    expected = integer_limits(body)
+    limits = integer_limits(replacement)
     for ours, theirs in zip(body.inputs, replacement.inputs, strict=True):
-        if theirs in found:
-            covered = ours in wanted and wanted[ours] <= found[theirs]
-            got = f"a lookup that fails from {found[theirs]} on"
+        if theirs in limits:
+            covered = ours in expected and expected[ours] <= limits[theirs]
+            got = f"a lookup that fails from {limits[theirs]} on"
             need(covered, "ids_out_of_range", want="a result for every index, as the body gives", got=got)
 
 
@@ -297,9 +297,9 @@ class _Pair:
         """Run both on the samples of each case; raises NotFused at the first that differs."""
         samples, worst, more_nan = 0, 0.0, False
         for case in cases:
-            wanted, found = self._run(sampler.draw(case, seed))
+            expected, actual = self._run(sampler.draw(case, seed))
             finite = case.count - sampler.infinite(case)
-            for number, (b, a) in enumerate(zip(wanted, found, strict=True)):
+            for number, (b, a) in enumerate(zip(expected, actual, strict=True)):
                 error = largest_error(a[:finite], b[:finite])
                 sizes = ", ".join("x".join(map(str, s)) or "scalar" for s in case.shapes)
                 got = f"an error of {error:.1e} in result {number}, operands of {sizes}"
@@ -309,18 +309,23 @@ class _Pair:
             samples += case.count
         return Proof(samples, worst, more_nan)
 
-    def _compare_infinite(self, found: np.ndarray, wanted: np.ndarray, number: int) -> bool:
+    def _compare_infinite(self, actual: np.ndarray, expected: np.ndarray, number: int) -> bool:
         """Whether the replacement gives NaN where the body does not; refuses what differs in another way."""
-        if wanted.dtype.kind != "f":
+        if expected.dtype.kind != "f":
             return False
-        told = ~np.isnan(wanted)
-        more_nan = bool((told & np.isnan(found)).any())
+        is_number = ~np.isnan(expected)
+        more_nan = bool((is_number & np.isnan(actual)).any())
         if self.runs_sequences and self.is_masked:
             return True
         if self.runs_sequences:
-            told &= ~np.isnan(found)
+            is_number &= ~np.isnan(actual)
         got = f"another value in result {number}, where operands are infinite"
-        need(agrees(found[told], wanted[told], self.tolerance), "not_equal", want="what the body computes", got=got)
+        need(
+            agrees(actual[is_number], expected[is_number], self.tolerance),
+            "not_equal",
+            want="what the body computes",
+            got=got,
+        )
         return more_nan
 
     @property
@@ -331,20 +336,20 @@ class _Pair:
     def _run(self, args: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         try:
             with jax.enable_x64(True):
-                wanted, found = self.program(*self.weights, args)
+                expected, actual = self.program(*self.weights, args)
         except (JfuseError, TypeError, ValueError) as error:  # what jax raises for ops that it cannot trace
             raise NotFused("body_not_executable", got=str(error).split("\n")[0]) from error
-        return [np.asarray(b) for b in wanted], [np.asarray(a) for a in found]
+        return [np.asarray(b) for b in expected], [np.asarray(a) for a in actual]
 
 
 def _program(
     body: Graph, replacement: Graph, body_weights: Sequence[np.ndarray], weights: Sequence[np.ndarray]
 ) -> Callable[..., Any]:
-    wanted, found = with_constants(body, body_weights), with_constants(replacement, weights)
+    original, replaced = with_constants(body, body_weights), with_constants(replacement, weights)
 
     def program(body_weights: Any, weights: Any, args: Any) -> Any:
         def both(*sample: Any) -> Any:
-            return wanted(body_weights, sample), found(weights, sample)
+            return original(body_weights, sample), replaced(weights, sample)
 
         return jax.vmap(both)(*args) if args else jax.tree.map(lambda o: jax.numpy.asarray(o)[None], both())
 
@@ -368,8 +373,8 @@ def _shortened(
 
 
 def _with_steps(shape: tuple[int, ...], axis: int, length: int, steps: int) -> tuple[int, ...]:
-    found = axis < len(shape) and shape[axis] == length
-    return (*shape[:axis], steps, *shape[axis + 1 :]) if found else shape
+    is_length = axis < len(shape) and shape[axis] == length
+    return (*shape[:axis], steps, *shape[axis + 1 :]) if is_length else shape
 
 
 def _runs(pair: _Pair, shapes: Sequence[tuple[int, ...]], steps: int) -> bool:
@@ -382,11 +387,11 @@ def _runs(pair: _Pair, shapes: Sequence[tuple[int, ...]], steps: int) -> bool:
     args = [jax.ShapeDtypeStruct(s, v.type.dtype.numpy) for v, s in zip(pair.body.inputs, shapes, strict=True)]
     try:
         with jax.enable_x64(True):
-            wanted = jax.eval_shape(lambda *a: evaluate(pair.body, a, observe), *args)
-            found = jax.eval_shape(lambda *a: evaluate(pair.replacement, a), *args)
+            expected = jax.eval_shape(lambda *a: evaluate(pair.body, a, observe), *args)
+            replaced = jax.eval_shape(lambda *a: evaluate(pair.replacement, a), *args)
     except (JfuseError, TypeError, ValueError):
         return False
     scans = [e for e in pair.body.eqns if e.op is scan]
     firsts = [a for e in scans for a in e.inputs[e.params["consts"] + e.params["carries"] :][:1]]
     scanned = firsts and all(isinstance(a, Var) and seen[a][0] == steps for a in firsts)
-    return bool(scanned) and [w.shape for w in wanted] == [f.shape for f in found]
+    return bool(scanned) and [w.shape for w in expected] == [f.shape for f in replaced]

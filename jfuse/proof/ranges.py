@@ -1,4 +1,4 @@
-"""What operators ask of inputs, in bodies too: ranges of integers and thresholds, flags, rows that are read."""
+"""Derives requirements on inputs from the operators, in bodies too: ranges of integers and thresholds, flags, rows."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _PassesOn = Callable[[Eqn, IndexRange, Extents], Passed]
 
 def integer_limits(graph: Graph) -> dict[Var, int]:
     """For each integer input, the size of the smallest table that it indexes: ids beyond it are errors, not values."""
-    found = _learned(graph, _known_lookups, _entries)
-    return {v: of.ends({})[1] for v, of in found.items()}
+    ranges = _learned(graph, _known_lookups, _entries)
+    return {v: of.ends({})[1] for v, of in ranges.items()}
 
 
 def drawn_ranges(graph: Graph) -> dict[Var, IndexRange]:
-    """What inputs are drawn within, so that their consumers take them.
+    """Find the ranges to draw inputs from, so that their consumers take them.
 
-    Indices lie within their table and axes within the rank, a divisor is not 0, sizes and steps are few, the share of
-    two boxes that suppresses one lies between 0 and 1. Integers that only say yes or no are 0 and 1.
+    Indices lie within their table and axes within the rank. A divisor is not 0. Sizes and steps are few. The overlap
+    threshold of boxes lies between 0 and 1. Integers that are only flags are 0 and 1.
     """
     asked, steps = _learned(graph, _asked, moved_ranges), _learned(graph, _counted, _of_counts)
-    found = {v: asked.get(v, IndexRange()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
-    return {v: IndexRange(0, (2,)) for v in flags(graph)} | found
+    ranges = {v: asked.get(v, IndexRange()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
+    return {v: IndexRange(0, (2,)) for v in flags(graph)} | ranges
 
 
 def _learned(
@@ -44,11 +44,11 @@ def _learned(
 ) -> dict[Var, IndexRange]:
     """The range of each input that has one.   known: those of bodies that were looked at, by their ids"""
     known = {} if known is None else known
-    found: dict[Var, IndexRange] = {}
+    ranges: dict[Var, IndexRange] = {}
 
     def narrow(atom: Atom | None, to: IndexRange) -> None:
         if isinstance(atom, Var):
-            found[atom] = found[atom].also(to) if atom in found else to
+            ranges[atom] = ranges[atom].also(to) if atom in ranges else to
 
     extents = Extents.of(graph)
     for eqn in reversed(graph.eqns):
@@ -61,9 +61,9 @@ def _learned(
             for var, of in known[id(body)].items():
                 narrow(operands.get(var), of)
         for result in eqn.outputs[:1] if eqn.op is ops.topk_v2 else eqn.outputs:  # the others are places of entries
-            for of, atom in passed(eqn, found[result], extents) if result in found else ():
+            for of, atom in passed(eqn, ranges[result], extents) if result in ranges else ():
                 narrow(atom, of)
-    return {v: found[v] for v in graph.inputs if v in found}
+    return {v: ranges[v] for v in graph.inputs if v in ranges}
 
 
 _COUNTED_BY: frozenset[Op] = frozenset({ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div})
@@ -132,7 +132,7 @@ def _asked(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
 
 
 def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[IndexRange, Atom | None]]:
-    """What one op alone asks of its operands.   shape: of the first one"""
+    """List the ranges that single ops ask of their operands.   shape: of the first one"""
     operands, op = eqn.inputs, eqn.op
     if op is ops.expand_dims:
         yield IndexRange(-len(shape) - 1, (len(shape) + 1,)), operands[1]

@@ -194,15 +194,17 @@ def _put_infinities(random: np.random.Generator, array: np.ndarray) -> None:
 
 def compared_constants(graphs: Sequence[Graph]) -> list[float]:
     """The constants that the graphs compare with, a few of them."""
-    found: dict[float, None] = {}
+    constants: dict[float, None] = {}
     for graph in graphs:
         for eqn in all_eqns(graph):
             if switch_of(eqn) is None:
                 continue
             for atom in eqn.inputs:
                 if isinstance(atom, Const) and atom.type.dtype.is_float:
-                    found.update((float(v), None) for v in atom.array.reshape(-1)[:_MOST_COMPARED] if np.isfinite(v))
-    return list(found)[:_MOST_COMPARED]
+                    constants.update(
+                        (float(v), None) for v in atom.array.reshape(-1)[:_MOST_COMPARED] if np.isfinite(v)
+                    )
+    return list(constants)[:_MOST_COMPARED]
 
 
 def _largest_size(graph: Graph) -> int:

@@ -1,4 +1,4 @@
-"""What operators ask of open sizes: windows and rows that must be there, operands that must fit."""
+"""Requirements of operators on open sizes: least sizes for windows and rows, equal sizes of operands."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class SizeNeed:
 
 
 def size_needs(graph: Graph) -> frozenset[SizeNeed]:
-    """What the operators of a graph ask of sizes: TensorFlow and LiteRT refuse what does not fit."""
-    found = {need for eqn in graph.eqns for need in _asked(eqn)}
-    return frozenset(n for n in found if not n.agree or len(set(map(str, n.dims))) > 1)
+    """Collect the requirements of a graph's operators on sizes; TensorFlow and LiteRT refuse other sizes."""
+    needs = {need for eqn in graph.eqns for need in _asked(eqn)}
+    return frozenset(n for n in needs if not n.agree or len(set(map(str, n.dims))) > 1)
 
 
 def _asked(eqn: Eqn) -> Iterator[SizeNeed]:

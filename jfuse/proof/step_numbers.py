@@ -103,13 +103,13 @@ class _Walk:
             kinds = [k if i not in carried or k is _Kind.DATA else max(k, _Kind.STEP) for i, k in enumerate(kinds)]
         while True:  # until no more carries are made of data, or computed
             inner = _Walk(step, dict(zip(step.inputs, kinds, strict=True)))
-            found = list(inner.uses())
+            uses = list(inner.uses())
             results = [inner.of(a) for a in step.outputs]
             changed = [_joined(k, results[i - first]) if i in carried else k for i, k in enumerate(kinds)]
             if changed == kinds:
                 break
             kinds = changed
-        yield from found
+        yield from uses
         for body in eqn.bodies[:-1]:
             before = _Walk(body, dict(zip(body.inputs, kinds, strict=True)))
             yield from before.uses()

@@ -138,8 +138,8 @@ class Atoms:
         patterns, group = np.unique(table, axis=1, return_inverse=True)
         for number in range(patterns.shape[1]):
             (rows,) = np.nonzero(group.reshape(-1) == number)
-            kept = {(n, i) for (n, i, _), has in zip(columns, patterns[:, number], strict=True) if has}
-            yield rows, tuple(_only(form, n, kept, rows) for n, form in enumerate(operands))
+            used = {(n, i) for (n, i, _), has in zip(columns, patterns[:, number], strict=True) if has}
+            yield rows, tuple(_only(form, n, used, rows) for n, form in enumerate(operands))
 
     def _found(
         self, op: Hashable, operands: tuple[Form, ...], arity: int, is_bool: bool
@@ -321,8 +321,8 @@ def _in_order(form: Form) -> list[tuple[Instance, Block]]:
     return sorted(form.blocks.items(), key=lambda item: item[0])
 
 
-def _only(form: Form, number: int, kept: set[tuple[int, Instance]], rows: np.ndarray) -> Form:
-    blocks = {i: taken(b, rows) for i, b in form.blocks.items() if (number, i) in kept}
+def _only(form: Form, number: int, used: set[tuple[int, Instance]], rows: np.ndarray) -> Form:
+    blocks = {i: taken(b, rows) for i, b in form.blocks.items() if (number, i) in used}
     return Form((((len(rows), False),),), blocks, form.constant[rows], form.error)
 
 

@@ -90,10 +90,10 @@ def relu(atoms: Atoms, form: Form) -> Form:
 
 def _clip_of_clip(atoms: Atoms, form: Form) -> Form | None:
     """relu(w - relu(w - d)) = relu(w) - relu(w - d), and relu(relu(r) - d) = relu(r - d), for d >= 0; else None."""
-    found = _one_atom(atoms, form, "relu")
-    if found is None:
+    relu_atom = _one_atom(atoms, form, "relu")
+    if relu_atom is None:
         return None
-    factors, inner, rest = found
+    factors, inner, rest = relu_atom
     if (factors > 0).all() and rest.is_constant and (rest.constant <= 0).all():
         return relu(atoms, added(inner.scale(factors), rest))
     if (factors < 0).all():
@@ -211,10 +211,10 @@ def reciprocal(atoms: Atoms, form: Form) -> Form:
 
 
 def _sigmoid_of(atoms: Atoms, form: Form) -> Form | None:
-    found = _one_atom(atoms, form, "exp")
-    if found is None or form.error:
+    exponential = _one_atom(atoms, form, "exp")
+    if exponential is None or form.error:
         return None
-    factors, inner, rest = found
+    factors, inner, rest = exponential
     if not rest.is_constant or not (factors == rest.constant).all():
         return None
     return sigmoid(atoms, inner.scale(-1.0)).scale(1.0 / factors, ULP)
@@ -257,10 +257,10 @@ def _without_constant(form: Form) -> Form:
 
 def _ramp(atoms: Atoms, flag: Form, other: Form) -> Form | None:
     """positive(r) * k r = k relu(r); None where the factors are something else."""
-    found = _one_atom(atoms, flag, "positive")
-    if found is None or not found[2].is_constant or flag.error:
+    positive_atom = _one_atom(atoms, flag, "positive")
+    if positive_atom is None or not positive_atom[2].is_constant or flag.error:
         return None
-    scale, inner, _ = found
+    scale, inner, _ = positive_atom
     below = atoms.evaluated(inner)
     if (np.abs(below) < 1e-6).any():
         return None

@@ -36,7 +36,7 @@ class Scan:
     xs: Sequence[Form]
 
     def entering(self, number: int) -> list[Form]:
-        """What the step of a loop reads of each sequence."""
+        """List the form of the element that a step of the loop reads from each sequence."""
         ref = Ref("loop", number, self.reverse)
         return [moves.dropped(moves.at(x, 0, ref)) for x in self.xs]
 
@@ -197,22 +197,22 @@ def _where_equal(reader: StepReader, rows: Sequence[np.ndarray], known: Sequence
     result = []
     for atoms, other in zip(rows, known, strict=True):
         (here,) = np.nonzero(atoms >= 0)
-        kept = atoms.copy()
+        equal_atoms = atoms.copy()
         if here.size:
             axes = (((len(here), False),),)
             differs = difference(form.take(here, axes), other.take(atoms[here], axes), reader.atoms.allowance)
-            kept[here[differs]] = -1
-        result.append(kept)
+            equal_atoms[here[differs]] = -1
+        result.append(equal_atoms)
     return result
 
 
 def after_last(form: Form, loop: int) -> Form:
-    """What a step gives, at the last one."""
+    """Return a step's result at the last step."""
     return form.with_refs({Ref("loop", loop): Ref("at", -1)})
 
 
 def collected(form: Form, loop: int, length: Dim, *, reverse: bool) -> Form:
-    """What each step gives, in a row."""
+    """Stack the results of all steps along a new first axis."""
     change = {Ref("axis", n): Ref("axis", n + 1) for n in open_numbers(form.parts).values()}
     change[Ref("loop", loop)] = Ref("axis", 0, reverse)
     if is_known(length) and length == 1:

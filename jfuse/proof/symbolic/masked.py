@@ -65,12 +65,12 @@ def read_masked(reader: StepReader, scan: Scan) -> MaskedLoop | None:
     count, last = _count(reader.atoms, mask.family, bool(counted)), _last(reader.atoms, mask.family, bool(counted))
     final = []
     for after, before in zip(carried, scan.carries, strict=True):
-        found = looked_up(reader.atoms, after, Ref("loop", loop), Instance(last, rows))
+        selected = looked_up(reader.atoms, after, Ref("loop", loop), Instance(last, rows))
         some = positive(reader.atoms, _spread(after, Instance(count, rows)))
-        final.append(choice(reader.atoms, some, found, before))
-    kept = reader.run(scan.step, [*scan.consts, *final, *_with_mask(scan, mask, 1 - counted).entering(loop)])
+        final.append(choice(reader.atoms, some, selected, before))
+    masked_steps = reader.run(scan.step, [*scan.consts, *final, *_with_mask(scan, mask, 1 - counted).entering(loop)])
     here = Instance(mask.family, tuple(Ref("loop", loop, r.flipped) if r.kind == "loop" else r for r in mask.refs))
-    chosen = [_chosen(reader.atoms, here, counted, a, b) for a, b in zip(ys, kept[len(final) :], strict=True)]
+    chosen = [_chosen(reader.atoms, here, counted, a, b) for a, b in zip(ys, masked_steps[len(final) :], strict=True)]
     return MaskedLoop(final, chosen, loop, side)
 
 
@@ -234,10 +234,10 @@ def is_ramp(atoms: Atoms, form: Form) -> bool:
 
 
 def _only_atom(form: Form, row: int) -> Instance | None:
-    found = [(i, b) for i, b in form.blocks.items() if not isinstance(b, Picks) or b.atoms[row] >= 0]
-    if len(found) != 1 or not isinstance(found[0][1], Picks) or found[0][1].scale[row] != 1.0:
+    atoms = [(i, b) for i, b in form.blocks.items() if not isinstance(b, Picks) or b.atoms[row] >= 0]
+    if len(atoms) != 1 or not isinstance(atoms[0][1], Picks) or atoms[0][1].scale[row] != 1.0:
         return None
-    return found[0][0]
+    return atoms[0][0]
 
 
 def _kind(atoms: Atoms, instance: Instance) -> object:

@@ -133,11 +133,11 @@ def reshaped(form: Form, shape: Sequence[Dim]) -> Form:
     return Form(tuple(axes), form.blocks, form.constant, form.error)
 
 
-def _divided(size: int, wanted: int) -> tuple[int, int]:
+def _divided(size: int, part: int) -> tuple[int, int]:
     """The factor of a closed part that is taken, and what is left of it; (0, 0) where it cannot be divided."""
-    if wanted and size % wanted == 0:
-        return wanted, size // wanted
-    return (size, 1) if size and wanted % size == 0 else (0, 0)
+    if part and size % part == 0:
+        return part, size // part
+    return (size, 1) if size and part % size == 0 else (0, 0)
 
 
 def _text(shape: Sequence[Dim]) -> str:
@@ -299,8 +299,8 @@ def summed(form: Form, axes: Sequence[int]) -> Form:
     """The sum along some axes, which are closed."""
     form = with_closed(form, axes)
     rows = grid(form)
-    kept = [a for a in range(len(form.axes)) if a not in axes]
-    order = rows.transpose([*kept, *axes]).reshape(-1, prod(rows.shape[a] for a in axes))
+    axes_left = [a for a in range(len(form.axes)) if a not in axes]
+    order = rows.transpose([*axes_left, *axes]).reshape(-1, prod(rows.shape[a] for a in axes))
     places, count = np.arange(len(order))[:, None], order.shape[1]
     blocks: dict[Instance, Block] = {}
     for instance, block in form.blocks.items():
@@ -313,7 +313,7 @@ def summed(form: Form, axes: Sequence[int]) -> Form:
         else:
             blocks[instance] = block[order.reshape(-1)].reshape(*order.shape, -1).sum(axis=1)
     error = count * (form.error + count * ULP * form.magnitude)
-    axes_kept = tuple(form.axes[a] for a in kept)
+    axes_kept = tuple(form.axes[a] for a in axes_left)
     return Form(axes_kept, blocks, form.constant[order].sum(axis=1), error).without_empty()
 
 

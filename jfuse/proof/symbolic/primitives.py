@@ -1,4 +1,4 @@
-"""What each primitive of jax does to forms. A primitive without a row stops the proof."""
+"""Evaluates each primitive of jax on forms. A primitive without a row stops the proof."""
 
 from __future__ import annotations
 
@@ -179,8 +179,8 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     chosen = np.asarray(taken)
     if (chosen < 0).any():
         raise Stopped("a gather beyond the end")
-    kept = [a for a in range(len(form.axes)) if a not in numbers.collapsed_slice_dims]
-    at = dict(zip(numbers.offset_dims, kept, strict=True))
+    axes_left = [a for a in range(len(form.axes)) if a not in numbers.collapsed_slice_dims]
+    at = dict(zip(numbers.offset_dims, axes_left, strict=True))
     axes = tuple(
         form.axes[at[a]] if a in at and form.is_open(at[a]) else ((size, False),) for a, size in enumerate(chosen.shape)
     )
@@ -242,10 +242,10 @@ def _greatest(op: str) -> Rule:
     def rule(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
         axes = eqn.params["axes"]
         form = moves.with_closed(forms[0], axes)
-        kept = [a for a in range(len(form.axes)) if a not in axes]
-        order = moves.grid(form).transpose([*kept, *axes])
-        order = order.reshape(int(np.prod([order.shape[i] for i in range(len(kept))], initial=1)), -1)
-        axes_kept = tuple(form.axes[a] for a in kept)
+        axes_left = [a for a in range(len(form.axes)) if a not in axes]
+        order = moves.grid(form).transpose([*axes_left, *axes])
+        order = order.reshape(int(np.prod([order.shape[i] for i in range(len(axes_left))], initial=1)), -1)
+        axes_kept = tuple(form.axes[a] for a in axes_left)
         return atoms.function(op, [moves.moved(form, order[:, k], axes_kept) for k in range(order.shape[1])])
 
     return rule

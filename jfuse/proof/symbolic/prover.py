@@ -63,7 +63,7 @@ def prove_symbolically(
     proof assumes. rounded: constants may differ by roundings to f32. A verdict that is not proven says nothing about
     the graphs.
     """
-    known = _Known(held or {}, padded or {})
+    known = _OperandFacts(held or {}, padded or {})
     pair: list[Any] = []
     try:
         pair = [_Side.of("the body", body), _Side.of("the replacement", replacement)]
@@ -75,7 +75,7 @@ def prove_symbolically(
 
 
 def _closing(
-    pair: Sequence[_Side], inputs: Sequence[Var], known: _Known, lengths: set[int], *, rounded: bool
+    pair: Sequence[_Side], inputs: Sequence[Var], known: _OperandFacts, lengths: set[int], *, rounded: bool
 ) -> Verdict:
     """The verdict with as many axes open as can be; the sizes of those that cannot are closed one by one."""
     shut: set[int] = set()
@@ -91,7 +91,7 @@ def _closing(
 def _compared(
     pair: Sequence[_Side],
     inputs: Sequence[Var],
-    known: _Known,
+    known: _OperandFacts,
     lengths: set[int],
     shut: set[int],
     *,
@@ -114,14 +114,14 @@ def _compared(
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of operands: those that are constants, and masks without gaps."""
+class _OperandFacts:
+    """Operands that are constants, and masks without gaps."""
 
     held: Mapping[Var, np.ndarray]
     padded: Mapping[Var, Padded]
 
 
-def _operand(atoms: Atoms, var: Var, known: _Known, lengths: set[int], shut: set[int]) -> Form:
+def _operand(atoms: Atoms, var: Var, known: _OperandFacts, lengths: set[int], shut: set[int]) -> Form:
     """An operand as atoms: one for each place of its closed axes."""
     shape, held, mask = var.type.shape, known.held.get(var), known.padded.get(var)
     if var.type.dtype not in _NUMBERS:
