@@ -1,4 +1,4 @@
-"""What equations read and give: `Var`, computed at run time, and `Const`, known before, an array to NumPy's code."""
+"""Operands and results of equations: `Var`, computed at run time, and `Const`, known before, an array to NumPy."""
 
 from __future__ import annotations
 

@@ -57,10 +57,10 @@ def check_eqn(eqn: Eqn) -> None:
     except JfuseError as error:
         error.where = error.where or _place(eqn)
         raise
-    found = [out.type for out in eqn.outputs]
-    if len(derived) != len(found):
-        raise _wrong_types(f"{eqn.op.name} has {len(derived)} results, not {len(found)}", eqn, derived)
-    if not all(map(agrees, found, derived)):
+    stated = [out.type for out in eqn.outputs]
+    if len(derived) != len(stated):
+        raise _wrong_types(f"{eqn.op.name} has {len(derived)} results, not {len(stated)}", eqn, derived)
+    if not all(map(agrees, stated, derived)):
         raise _wrong_types(f"{eqn.op.name} has results of other types", eqn, derived)
 
 
@@ -72,17 +72,17 @@ def _check_stated(eqn: Eqn) -> None:
 
     with recording(names=SymbolNames(prefix="_")):
         derived = infer(eqn.inputs) if eqn.bodies else derived_types(infer, eqn.inputs)
-    found = [out.type for out in eqn.outputs]
-    if derived is not None and (len(derived) != len(found) or not all(map(fits, found, derived))):
+    stated = [out.type for out in eqn.outputs]
+    if derived is not None and (len(derived) != len(stated) or not all(map(fits, stated, derived))):
         raise _wrong_types(f"{eqn.op.name} has results of other types", eqn, derived)
 
 
-def agrees(found: TensorType, derived: TensorType) -> bool:
+def agrees(stated: TensorType, derived: TensorType) -> bool:
     """Whether two types may be of one tensor: same dtype and rank, and no dimension that is known to differ."""
     return (
-        found.dtype is derived.dtype
-        and found.rank == derived.rank
-        and all(same(a, b) is not False for a, b in zip(found.shape, derived.shape, strict=True))
+        stated.dtype is derived.dtype
+        and stated.rank == derived.rank
+        and all(same(a, b) is not False for a, b in zip(stated.shape, derived.shape, strict=True))
     )
 
 

@@ -65,12 +65,12 @@ def large_constants(graph: Graph, contents: Contents) -> list[list[np.ndarray]]:
     As `hoisted` of `format_graph` they let two graphs be compared without digests.
     contents: of these arrays only; graphs that share it have the same number for equal contents.
     """
-    found: dict[int, dict[int, np.ndarray]] = {}
+    arrays: dict[int, dict[int, np.ndarray]] = {}
     for inner in all_graphs(graph):
         for atom in (*(atom for eqn in inner.eqns for atom in eqn.inputs), *inner.outputs):
             if type(atom) is Const and atom.array.size > PRINTED_IN_FULL:
-                found.setdefault(contents.number(atom), {})[id(atom.array)] = atom.array
-    return [list(found.get(number, {}).values()) for number in range(max(found, default=-1) + 1)]
+                arrays.setdefault(contents.number(atom), {})[id(atom.array)] = atom.array
+    return [list(arrays.get(number, {}).values()) for number in range(max(arrays, default=-1) + 1)]
 
 
 def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:

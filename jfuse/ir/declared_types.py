@@ -44,7 +44,7 @@ def derived_types(infer: Infer, inputs: Sequence[Atom | None]) -> tuple[TensorTy
 
 
 def stand_ins(inputs: Sequence[Atom | None]) -> Iterator[list[Atom | None]]:
-    """What may stand in for the operands, the likeliest first: floats, for the bias too, or the integers themselves."""
+    """List substitute operands for inferring types, the likeliest first: floats, for the bias too, or the integers."""
     quantized = [a is not None and a.type.quantization is not None for a in inputs]
     floats = [_of(a, DType.f32) if q else a for a, q in zip(inputs, quantized, strict=True)]
     yield floats

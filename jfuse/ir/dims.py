@@ -76,14 +76,14 @@ _TRIED = (1, 2, 3, 7, 40, 64, 1000, 999)
 def _signs(text: str) -> frozenset[int]:
     """The signs that a dimension has at some sizes: jax's bounds take exponential time in quotients and limits."""
     names = sorted(set(_NAME.findall(text)) - FUNCTIONS.keys())
-    found: set[int] = set()
+    signs: set[int] = set()
     for place in range(len(_TRIED)):
         sizes = {name: _TRIED[place * (i + 1) % len(_TRIED)] for i, name in enumerate(names)}
         try:
-            found.add(int(np.sign(int(computed(text, sizes, FUNCTIONS)))))
+            signs.add(int(np.sign(int(computed(text, sizes, FUNCTIONS)))))
         except ZeroDivisionError:  # a size divided by another one
             continue
-    return frozenset(found)
+    return frozenset(signs)
 
 
 @lru_cache(maxsize=4096)
@@ -222,10 +222,10 @@ def known_size(shape: Shape, sizes: Mapping[str, int] = MappingProxyType({})) ->
 
 
 def computed(text: str, sizes: Mapping[str, Dim], functions: Mapping[str, Callable[..., Dim]]) -> Dim:
-    """What a printed dimension is over other sizes and other functions.
+    """Evaluate a printed dimension with other sizes and other functions.
 
     jax.export has no public substitution; its printed form is documented: sums, products and powers of numbers, symbols
-    and calls of `functions`. PyTorch prints // as well. ValueError where it is something else.
+    and calls of `functions`. PyTorch prints // as well. Raises ValueError for other text.
     """
 
     def value(node: ast.AST) -> Any:
@@ -305,7 +305,7 @@ def multiple(dim: Dim) -> tuple[str, int, int] | None:
 
 
 def paired(d: Dim, e: Dim) -> list[tuple[Dim, Dim]]:
-    """What makes a quotient of sizes the other size: B1 and B, N1 and N for floordiv(16*B1*N1, 16*B) and N.
+    """Pair symbols so that a quotient of sizes is the other size: B1, B and N1, N for floordiv(16*B1*N1, 16*B) and N.
 
     That is what a reshape of [B1, N1, 16] to [B, -1, 16] leaves. Common factors are cancelled, then factors with the
     same letter are paired: batches with batches. Of other products one symbol is computed; empty where none can be.
@@ -320,8 +320,8 @@ def paired(d: Dim, e: Dim) -> list[tuple[Dim, Dim]]:
         pairs = [(x, y) for x in left for y in right if x.rstrip("0123456789") == y.rstrip("0123456789")]
         if len(pairs) == len(left) == len(right) == left.total() == right.total() and scale == divisor:
             return [(symbol(x), symbol(y)) for x, y in pairs]
-        found = solved(_product_of(scale, left), _product_of(divisor, right))
-        return [] if found is None else [(symbol(found[0]), found[1])]
+        pair = solved(_product_of(scale, left), _product_of(divisor, right))
+        return [] if pair is None else [(symbol(pair[0]), pair[1])]
     return []
 
 

@@ -133,8 +133,8 @@ class _Sizes:
         if is_known(value) or all(self.find(name) is not None for name in symbols_of(value)):
             return value
         axes = ((d, size) for v, a in self._env.items() for d, size in zip(v.type.shape, np.shape(a), strict=False))
-        found = next((size for d, size in axes if same(d, value) is True), None)
-        return (value if self._outer is None else self._outer._axis(value)) if found is None else found
+        size_of_axis = next((size for d, size in axes if same(d, value) is True), None)
+        return (value if self._outer is None else self._outer._axis(value)) if size_of_axis is None else size_of_axis
 
     def find(self, name: str) -> Dim | None:
         """The size of a symbol, None where no tensor so far has it as an axis."""
@@ -174,13 +174,13 @@ def large_constants(graph: Graph, above: int = _HOISTED) -> list[np.ndarray]:
 
     By default those that a jitted program should get as arguments.
     """
-    found: dict[int, np.ndarray] = {}
+    arrays: dict[int, np.ndarray] = {}
     for inner in all_graphs(graph):
         for eqn in inner.eqns:
             for atom in eqn.inputs:
                 if isinstance(atom, Const) and atom.type.dtype.is_float and atom.array.size > above:
-                    found[id(atom.array)] = atom.array
-    return list(found.values())
+                    arrays[id(atom.array)] = atom.array
+    return list(arrays.values())
 
 
 def with_constants(
@@ -212,5 +212,5 @@ def shared_program(key: Hashable, make: Callable[[], Program]) -> Program:
         if len(_PROGRAMS) >= _MOST_PROGRAMS:
             del _PROGRAMS[next(iter(_PROGRAMS))]
         _PROGRAMS[key] = make()
-    found: Program = _PROGRAMS[key]
-    return found
+    program: Program = _PROGRAMS[key]
+    return program

@@ -83,20 +83,20 @@ class Operand:
 Moves: TypeAlias = Literal["renames", "permutes", "takes", "splits", "repeats", "joins"]
 """How the elements of results are those of operands, whatever their values: `kernels.core.op.tfl` tells them apart."""
 Product: TypeAlias = Literal["elements", "matrices", "windows"]
-"""What an op multiplies with what: element with element, rows with columns, or filters with the windows of an image."""
+"""The kind of product: element by element, rows by columns, or filters by the windows of an image."""
 
 
 class Op:
-    """What an equation applies. Ops are compared by identity; `name` is unique among them.
+    """An operation of the IR. Ops are compared by identity; `name` is unique among them.
 
-    Passes ask an op for what it declares; an op that declares nothing has the defaults below.
+    Passes read the declarations of an op; the fields below have the defaults of an op without declarations.
 
-    builtin: the operator of a file that it is; None for ops that passes resolve. is_kernel: one function of kernels/,
-        without bodies, that computes on arrays. is_kept: a builtin without kernel, kept as a file has it.
-    tf_name: of which TensorFlow op it is a node without a rule. code: of a custom operator, as the file has it.
-    stands_for: the body of the marked function that a custom operator is made of, which computes it.
-    is_stubbed: whether the source has something else in its place.
-    node: the TensorFlow node that either stands for, serialized. reason: why its rule did not take it.
+    builtin: its operator of a file; None for ops that passes resolve. is_kernel: one function of kernels/, without
+        bodies, that computes on arrays. is_kept: a builtin without kernel, kept as a file has it.
+    tf_name: the TensorFlow op, for a node without a rule. code: of a custom operator, as the file has it.
+    stands_for: the body of the marked function that became a custom operator; it computes the operator.
+    is_stubbed: whether the source has a stub in its place.
+    node: the TensorFlow node of either, serialized. reason: why its rule refused it.
     operands, and what stands below them: as `kernels.core.op.tfl` says.
     parts: the names of inner values that `run_watched` can give.
     """
@@ -175,7 +175,7 @@ class Op:
         return False
 
     def known_values(self, inputs: Sequence[Atom | None], params: Params, count: int) -> Sequence[np.ndarray | None]:
-        """What is known of the values of the results, `count` of them, from the operands' known values."""
+        """Compute the known values of the `count` results from the operands' known values; None for unknown ones."""
         return [None] * count
 
     def map_types(self, change: Callable[[TensorType], TensorType]) -> Op:
@@ -314,11 +314,11 @@ class Signature:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a file says besides its signatures: kept, so that the file is saved whole.
+    """The parts of a file besides its signatures, kept so that the file is saved whole.
 
     description: None for a file of this package. metadata: entries by name, each u8[n].
-    uncalled: what no signature and no operator names; their key is "".
-    order: where among the entry graphs of the file each of `Program.entries` is; () for that order.
+    uncalled: subgraphs that no signature and no operator names; their key is "".
+    order: the position of each of `Program.entries` among the entry graphs of the file; () for that order.
     mapped: the files that constants are views of, where they are too large to be copied.
     """
 

@@ -26,13 +26,13 @@ def normal(dim: Dim) -> Dim:
 def _normal(text: str) -> Dim:
     names = {name: symbol(name) for name in symbols_of(symbol(text))}
     over_zero = {"min": lambda d, e: d + _below_zero(e - d), "max": lambda d, e: d - _below_zero(d - e)}
-    found = computed(text, names, {**FUNCTIONS, **over_zero})
-    if is_known(found) or not _LIMIT.search(str(found)):
-        return found
-    limited = _as_one_limit(found)
-    found = symbol(text) if limited is None else limited
-    operands = (*limits(found, "min"), *limits(found, "max"))
-    return next((d for d in operands if same(d, found) is True), found)  # the other one never limits
+    dim = computed(text, names, {**FUNCTIONS, **over_zero})
+    if is_known(dim) or not _LIMIT.search(str(dim)):
+        return dim
+    limited = _as_one_limit(dim)
+    dim = symbol(text) if limited is None else limited
+    operands = (*limits(dim, "min"), *limits(dim, "max"))
+    return next((d for d in operands if same(d, dim) is True), dim)  # the other one never limits
 
 
 def _below_zero(e: Dim) -> Dim:
@@ -70,10 +70,10 @@ def _as_one_limit(dim: Dim) -> Dim | None:
 def _parts(dim: Dim, sign: int) -> tuple[Dim, Dim | None]:
     """r and e of r + sign * min(0, e); None for e where this is not all that there is."""
     text = "" if is_known(dim) else str(dim)
-    found = _LIMIT.search(text)
-    if found is None:
+    limit_match = _LIMIT.search(text)
+    if limit_match is None:
         return dim, None
-    limit = text[found.start() : _end(text, found.start())]
+    limit = text[limit_match.start() : _end(text, limit_match.start())]
     e, rest = symbol(limit.removeprefix("min(0, ").removesuffix(")")), dim - sign * symbol(limit)
     return (dim, None) if _LIMIT.search(f"{rest} {e}") else (rest, e)
 

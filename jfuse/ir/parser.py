@@ -107,10 +107,10 @@ def _header(scanner: Scanner, key: str, states: Mapping[str, State]) -> _Header:
     inputs = _strings(scanner)
     scanner.expect("->")
     outputs = _strings(scanner)
-    kept, exposed = (_states(scanner, word, states) for word in ("keeps", "exposes"))
+    kept_states, exposed = (_states(scanner, word, states) for word in ("keeps", "exposes"))
     scanner.expect("=")
     scanner.expect("graph")
-    return _Header(key, inputs, outputs, kept, exposed, scanner.take(_NUMBER, "the number of a graph"))
+    return _Header(key, inputs, outputs, kept_states, exposed, scanner.take(_NUMBER, "the number of a graph"))
 
 
 def _states(scanner: Scanner, word: str, states: Mapping[str, State]) -> tuple[State, ...]:
@@ -124,12 +124,12 @@ def _states(scanner: Scanner, word: str, states: Mapping[str, State]) -> tuple[S
 
 def _strings(scanner: Scanner) -> tuple[str, ...]:
     scanner.expect("(")
-    found: list[str] = []
+    strings: list[str] = []
     while not scanner.accept(")"):
-        if found:
+        if strings:
             scanner.expect(",")
-        found.append(scanner.string())
-    return tuple(found)
+        strings.append(scanner.string())
+    return tuple(strings)
 
 
 def _signature(scanner: Scanner, header: _Header, graphs: list[Graph]) -> Signature:
@@ -268,12 +268,12 @@ class _GraphParser:
         return tuple(inputs), tuple(effects), tuple(intermediates)
 
     def results(self, variables: Mapping[str, Var]) -> tuple[Atom, ...]:
-        found: list[Atom] = []
+        atoms: list[Atom] = []
         while not self.at_end():
-            if found:
+            if atoms:
                 self.scanner.expect(",")
-            found.append(self.atom(variables))
-        return tuple(found)
+            atoms.append(self.atom(variables))
+        return tuple(atoms)
 
     def at_end(self) -> bool:
         return self.scanner.at_line_end() or self.scanner.peek(_COMMENT) is not None
@@ -287,12 +287,12 @@ class _GraphParser:
         return Source(match[1], match[2]) if match else Source(text)
 
     def bodies(self) -> tuple[Graph, ...]:
-        found: list[Graph] = []
+        graphs: list[Graph] = []
         self.scanner.skip_lines()
         while self.scanner.peek(_GRAPH):
-            found.append(self.graph())
+            graphs.append(self.graph())
             self.scanner.skip_lines()
-        return tuple(found)
+        return tuple(graphs)
 
     def atom(self, variables: Mapping[str, Var]) -> Atom:
         scanner = self.scanner

@@ -64,11 +64,11 @@ class Scanner:
         return self.pos
 
     def peek(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What is next, if it looks like the pattern."""
+        """Match the pattern at the next token, without taking it."""
         return pattern.match(self.text, self.skip())
 
     def take(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
-        """What is next, which must look like the pattern."""
+        """Take the next token, which must match the pattern."""
         match = self.peek(pattern)
         if match is None:
             self.fail(expected)
@@ -77,9 +77,9 @@ class Scanner:
 
     def accept(self, literal: str) -> bool:
         """Whether `literal` is next; then it is skipped."""
-        found = self.text.startswith(literal, self.skip())
-        self.pos += len(literal) if found else 0
-        return found
+        is_next = self.text.startswith(literal, self.skip())
+        self.pos += len(literal) if is_next else 0
+        return is_next
 
     def accept_line(self, literal: str) -> bool:
         """Whether `literal` is next, on this line or below; then it is skipped."""
@@ -135,7 +135,7 @@ class Scanner:
             self.fail("scale, zero_point and axis", found=str(error), at=start)
 
     def _holds(self) -> tuple[HeldType, ...]:
-        """What a variant holds: `{f32[?,8] i32[*]}` right behind its type."""
+        """Take the element types of a variant: `{f32[?,8] i32[*]}` right after its type."""
         match = _HOLDS.match(self.text, self.pos)
         self.pos = match.end() if match else self.pos
         return tuple(_held(t) for t in _HELD.finditer(match[0])) if match else ()
@@ -149,14 +149,14 @@ class Scanner:
 
     def params(self, end: str) -> dict[str, Any]:
         """`key=value` pairs, and the closing bracket."""
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         while not self.accept(end):
             key = self.take(_KEY, f"a parameter or {end!r}")
             self.expect("=")
-            if key[0] in found:
+            if key[0] in params:
                 self.fail("each parameter once", at=key.start())
-            found[key[0]] = self.value()
-        return found
+            params[key[0]] = self.value()
+        return params
 
     def value(self) -> Any:
         """A literal: scalar, text, DType, dimension, tuple or mapping; a long tuple of numbers by its digest."""
@@ -181,24 +181,24 @@ class Scanner:
         return self._dim(word.removeprefix("dim(").removesuffix(")") if word.startswith("dim(") else word, start)
 
     def _tuple(self) -> tuple[Any, ...]:
-        found: list[Any] = []
+        values: list[Any] = []
         while not self.accept(")"):
-            found.append(self.value())
+            values.append(self.value())
             if not self.accept(","):
                 self.expect(")")
                 break
-        return tuple(found)
+        return tuple(values)
 
     def _mapping(self) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         while not self.accept("}"):
             key = self.value()
             self.expect(":")
-            found[key] = self.value()
+            mapping[key] = self.value()
             if not self.accept(","):
                 self.expect("}")
                 break
-        return found
+        return mapping
 
     def _word(self) -> str:
         """The characters up to a blank, comma, colon or closing bracket outside of parentheses."""

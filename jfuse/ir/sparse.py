@@ -44,7 +44,7 @@ class Sparsity:
         sizes = self._sizes(shape, where)
         most = max([most, *(level[0].array.size for level in self.levels if not isinstance(level, int))])
         parents = np.zeros(1, np.int64)
-        found = np.zeros((1, 0), np.int64)
+        indices = np.zeros((1, 0), np.int64)
         for axis, level in zip(self.order, self.levels, strict=True):
             if isinstance(level, int):
                 if level != sizes[axis]:
@@ -55,8 +55,8 @@ class Sparsity:
                 parents = np.repeat(parents, counts) * level + numbers
             else:
                 numbers, counts, parents = _children(level, parents, sizes[axis], where)
-            found = np.concatenate([np.repeat(found, counts, axis=0), numbers[:, None]], axis=1)
-        return self._flat(found, shape, sizes)
+            indices = np.concatenate([np.repeat(indices, counts, axis=0), numbers[:, None]], axis=1)
+        return self._flat(indices, shape, sizes)
 
     def _sizes(self, shape: Sequence[int], where: str) -> list[int]:
         """How many indices each axis has: those of the shape, divided into blocks, then those of the blocks."""
@@ -74,9 +74,9 @@ class Sparsity:
             sizes.append(level)
         return sizes
 
-    def _flat(self, found: np.ndarray, shape: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
-        by_axis = {axis: found[:, i] for i, axis in enumerate(self.order)}
-        places = np.zeros(len(found), np.int64)
+    def _flat(self, indices: np.ndarray, shape: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
+        by_axis = {axis: indices[:, i] for i, axis in enumerate(self.order)}
+        places = np.zeros(len(indices), np.int64)
         for axis, size in enumerate(shape):
             index = by_axis[axis]
             for number, divided in enumerate(self.blocks):

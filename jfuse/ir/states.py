@@ -27,24 +27,24 @@ def places(signature: Signature) -> Iterator[StatePlace]:
     """The states of a signature in its graph."""
     graph, count = signature.graph, len(signature.states)
     inputs, outputs = len(graph.inputs) - count, len(graph.outputs) - count
-    for i, kept in enumerate(signature.states):
-        yield StatePlace(kept, inputs + i, outputs + i)
+    for i, state in enumerate(signature.states):
+        yield StatePlace(state, inputs + i, outputs + i)
 
 
 def exposed_places(signature: Signature) -> Iterator[StatePlace]:
     """The states that are inputs and outputs of a signature instead: the last ones with names."""
     count = len(signature.exposed)
     inputs, outputs = len(signature.input_names) - count, len(signature.output_names) - count
-    for i, given in enumerate(signature.exposed):
-        yield StatePlace(given, inputs + i, outputs + i)
+    for i, state in enumerate(signature.exposed):
+        yield StatePlace(state, inputs + i, outputs + i)
 
 
 def distinct(program: Program) -> Sequence[Signature]:
     """The first signature of each graph."""
-    found: dict[int, Signature] = {}
+    by_graph: dict[int, Signature] = {}
     for signature in program.signatures:
-        found.setdefault(id(signature.graph), signature)
-    return list(found.values())
+        by_graph.setdefault(id(signature.graph), signature)
+    return list(by_graph.values())
 
 
 def with_signatures(program: Program, change: Callable[[Signature], Signature]) -> Program:
@@ -67,20 +67,20 @@ def reset_value(tensor_type: TensorType) -> int:
 
 
 def first_states(program: Program) -> dict[str, np.ndarray]:
-    """What the states that the program keeps are before the first call, by name."""
+    """Collect the initial values of the states that the program keeps, by name."""
     return {state.name: state.initial.array for state in program.states()}
 
 
 def initial_values(
-    states: Sequence[State], types: Mapping[str, TensorType], given: Mapping[str, np.ndarray]
+    states: Sequence[State], types: Mapping[str, TensorType], initial: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The initial values of exposed states, by name.
 
-    types: of all inputs, by name. given: the other inputs, whose sizes are those of open dimensions.
+    types: of all inputs, by name. initial: arrays of the other inputs, which give open dimensions their sizes.
     """
     sizes = {
         str(dim): size
-        for name, array in given.items()
+        for name, array in initial.items()
         for dim, size in zip(types[name].shape, array.shape, strict=False)
         if not is_known(dim)
     }
@@ -120,19 +120,19 @@ def explicit_states(asked: Mapping[str, Sequence[Any]]) -> tuple[ExplicitState, 
     """
     if not isinstance(asked, Mapping):
         raise _not_carried(repr(asked))
-    found = []
+    states = []
     for name, parts in asked.items():
         names = list(parts[:2]) if isinstance(parts, list | tuple) and 2 <= len(parts) <= 3 else []
         if not names or not all(isinstance(part, str) for part in (name, *names)):
             raise _not_carried(f"{name!r}: {parts!r}")
         initial = np.asarray(parts[2]) if len(parts) == 3 else None
-        found.append(ExplicitState(name, names[0], names[1], initial))
+        states.append(ExplicitState(name, names[0], names[1], initial))
     for kind in ("input", "output"):
-        given = [getattr(state, kind) for state in found]
-        twice = sorted({name for name in given if given.count(name) > 1})
+        names_given = [getattr(state, kind) for state in states]
+        twice = sorted({name for name in names_given if names_given.count(name) > 1})
         if twice:
             raise JfuseError(f"state= gives the {kind} {twice[0]!r} to two states")
-    return tuple(found)
+    return tuple(states)
 
 
 def _not_carried(found: str) -> JfuseError:
@@ -159,19 +159,19 @@ def with_explicit_states(program: Program, asked: Sequence[ExplicitState]) -> Pr
                 raise JfuseError(
                     f"the state {state.name!r} has no {kind} {name!r}", expected=f"one of {list(dict.fromkeys(known))}"
                 )
-    kept = {state.name: State(state.name, _initial(state, program)) for state in asked}
+    new_states = {state.name: State(state.name, _initial(state, program)) for state in asked}
     left = _left_names(program.signatures, asked)
-    taken = [name for name in kept if name in left or name in {s.name for s in program.states()}]
+    taken = [name for name in new_states if name in left or name in {s.name for s in program.states()}]
     if taken:
         raise JfuseError(f"the name of the state {taken[0]!r} is that of another state, of an input or an output")
 
     done: dict[tuple[Any, ...], Signature] = {}  # signatures that share a graph go on sharing it
-    found = []
+    signatures = []
     for s in program.signatures:
         same = (id(s.graph), s.input_names, s.output_names)
-        done.setdefault(same, _with_states(s, asked, kept))
-        found.append(replace(done[same], key=s.key))
-    return replace(program, signatures=tuple(found))
+        done.setdefault(same, _with_states(s, asked, new_states))
+        signatures.append(replace(done[same], key=s.key))
+    return replace(program, signatures=tuple(signatures))
 
 
 def _left_names(signatures: Sequence[Signature], asked: Sequence[ExplicitState]) -> set[str]:
@@ -191,36 +191,36 @@ def _types(state: ExplicitState, program: Program) -> Iterator[tuple[str, Tensor
 
 
 def _initial(state: ExplicitState, program: Program) -> Const:
-    (first, wanted), *others = _types(state, program)
-    if not wanted.is_static:
+    (first, type_), *others = _types(state, program)
+    if not type_.is_static:
         raise JfuseError(
             f"the state {state.name!r} cannot be kept, as its size is known only when a call is made",
             where=first,
             expected="fixed sizes",
-            found=str(wanted),
+            found=str(type_),
             remedy="fix them in specs=, or leave the state an input and an output",
         )
-    for place, found in others:
-        if found != wanted:
+    for place, other in others:
+        if other != type_:
             raise JfuseError(
                 f"the state {state.name!r} is of two types",
-                expected=f"{wanted}, as {first} has it",
-                found=f"{found}, as {place} has it",
+                expected=f"{type_}, as {first} has it",
+                found=f"{other}, as {place} has it",
             )
     if state.initial is None:
-        return Const(np.zeros(tuple(map(int, wanted.shape)), wanted.dtype.numpy))
-    if state.initial.shape != wanted.shape:
+        return Const(np.zeros(tuple(map(int, type_.shape)), type_.dtype.numpy))
+    if state.initial.shape != type_.shape:
         shape = f"shape {state.initial.shape}"
-        raise JfuseError(f"the initial value of {state.name!r} has another shape", expected=str(wanted), found=shape)
-    return Const(np.asarray(state.initial, wanted.dtype.numpy))
+        raise JfuseError(f"the initial value of {state.name!r} has another shape", expected=str(type_), found=shape)
+    return Const(np.asarray(state.initial, type_.dtype.numpy))
 
 
-def _with_states(signature: Signature, asked: Sequence[ExplicitState], kept: Mapping[str, State]) -> Signature:
+def _with_states(signature: Signature, asked: Sequence[ExplicitState], new_states: Mapping[str, State]) -> Signature:
     own = [s for s in asked if s.input in signature.input_names or s.output in signature.output_names]
     graph = signature.graph
     inputs = dict(zip(signature.input_names, graph.inputs, strict=False))
     outputs = dict(zip(signature.output_names, graph.outputs, strict=False))
-    before: list[Var] = [inputs.get(s.input) or Var(kept[s.name].initial.type, s.name) for s in own]
+    before: list[Var] = [inputs.get(s.input) or Var(new_states[s.name].initial.type, s.name) for s in own]
     after: list[Atom] = [outputs.get(s.output, var) for s, var in zip(own, before, strict=True)]
     left_in = {n: v for n, v in inputs.items() if n not in {s.input for s in own}}
     left_out = {n: a for n, a in outputs.items() if n not in {s.output for s in own}}
@@ -228,5 +228,5 @@ def _with_states(signature: Signature, asked: Sequence[ExplicitState], kept: Map
     changed = replace(
         graph, inputs=(*left_in.values(), *held_in, *before), outputs=(*left_out.values(), *held_out, *after)
     )
-    states = (*signature.states, *(kept[s.name] for s in own))
+    states = (*signature.states, *(new_states[s.name] for s in own))
     return replace(signature, graph=changed, input_names=tuple(left_in), output_names=tuple(left_out), states=states)

@@ -61,7 +61,7 @@ def format_program(program: Program, *, sources: bool = True) -> str:
 
 @body_of("Program.form")
 def _form(program: Program) -> str:
-    """What two equal programs have in common."""
+    """The text that two equal programs share: all but sources."""
     return format_program(program, sources=False)
 
 
@@ -78,16 +78,16 @@ def format_eqn(eqn: Eqn) -> str:
 
 def constants_of(*printed: Graph | Program) -> dict[str, np.ndarray]:
     """The constants that print by digest: what `parse` and `parse_program` need besides the text."""
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for outer in printed:
         for atom in _atoms(outer):
             stored = [atom] if isinstance(atom, Const) else []
             if isinstance(atom, SparseConst):
                 stored = [Const(atom.stored), *atom.sparsity.consts()]
-            found.update((c.digest, c.array) for c in stored if c.array.size > PRINTED_IN_FULL)
+            arrays.update((c.digest, c.array) for c in stored if c.array.size > PRINTED_IN_FULL)
             if atom is not None and atom.type.quantization is not None:
-                found.update((Const(v).digest, v) for v in atom.type.quantization.long_vectors())
-    return found
+                arrays.update((Const(v).digest, v) for v in atom.type.quantization.long_vectors())
+    return arrays
 
 
 def _atoms(printed: Graph | Program) -> Iterator[Atom | None]:
@@ -105,8 +105,8 @@ def _atoms(printed: Graph | Program) -> Iterator[Atom | None]:
 def _all_states(program: Program) -> Iterator[State]:
     """Each state once, kept or exposed."""
     signatures = (*program.signatures, *program.facts.uncalled)
-    found = {state.name: state for s in signatures for state in (*s.states, *s.exposed)}
-    yield from found.values()
+    by_name = {state.name: state for s in signatures for state in (*s.states, *s.exposed)}
+    yield from by_name.values()
 
 
 def _shared(graphs: Sequence[Graph]) -> frozenset[int]:

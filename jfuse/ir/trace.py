@@ -80,16 +80,16 @@ class Trace:
 
     def constant(self, array: np.ndarray) -> Const:
         """The Const of an array; the same array object gives the same Const, so weights are listed once."""
-        found = self._consts.get(id(array))
-        if found is None:
+        const = self._consts.get(id(array))
+        if const is None:
             if array.dtype == object and not all(isinstance(item, bytes) for item in array.ravel()):
                 raise TypeMismatch(
                     "symbolic sizes as an operand",
                     found=array.tolist(),
                     remedy="make a tensor of them with `shape_tensor`",
                 )
-            found = self._consts[id(array)] = Const(array)
-        return found
+            const = self._consts[id(array)] = Const(array)
+        return const
 
     def atom(self, value: Any) -> Atom:
         """A value as an operand of an equation: a Var or Const itself, the Const of an array or number."""
@@ -118,9 +118,9 @@ class Trace:
             name = str(old)
             if symbols_of(old) == {name} and name not in symbols_of(new):
                 return self._replace(name, new)
-        found = solved(d, e)
-        if found is not None:
-            return self._replace(*found)
+        solution = solved(d, e)
+        if solution is not None:
+            return self._replace(*solution)
         if (symbols := alike(d, e)) is not None:
             return self.equate(*symbols)
         multiples = divided(d, e)
@@ -252,7 +252,7 @@ def carried_types(body: Graph, opened: set[str]) -> list[TensorType]:
     """
     trace = active_trace()
     outside = symbols_in(tuple(v.type.shape for v in body.inputs)) - opened
-    found = []
+    types = []
     for var, out in zip(body.inputs, body.outputs, strict=True):
         if var.type.dtype is not out.type.dtype or var.type.rank != out.type.rank:
             raise LowerError(
@@ -267,15 +267,15 @@ def carried_types(body: Graph, opened: set[str]) -> list[TensorType]:
         pairs = zip(trace.resolve(var.type).shape, trace.resolve(out.type).shape, strict=True)
         dims = [d if same(d, e) or str(d) in opened else trace.names.fresh("N") for d, e in pairs]
         opened |= {str(d) for d, e in zip(dims, trace.resolve(var.type).shape, strict=True) if not same(d, e)}
-        found.append(replace(var.type, shape=tuple(dims)))
-    if len(opened) > sum(t.rank for t in found):  # each size is opened once
+        types.append(replace(var.type, shape=tuple(dims)))
+    if len(opened) > sum(t.rank for t in types):  # each size is opened once
         changing = (f"{v.type} -> {o.type}" for v, o in zip(body.inputs, body.outputs, strict=True) if v.type != o.type)
         raise LowerError(
             "a loop changes a size in each step, and its body holds for some sizes alone",
             found=", ".join(changing),
             remedy="fix the sizes of the inputs, and write the steps as a loop of Python",
         )
-    return found
+    return types
 
 
 def equate_operands(trace: Trace, shapes: Sequence[Sequence[Dim]]) -> bool:

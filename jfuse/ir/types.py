@@ -64,8 +64,8 @@ class DType(enum.Enum):
     @classmethod
     def of(cls, dtype: object) -> DType:
         """The DType of a NumPy dtype, or of anything that `np.dtype` takes. Raises KeyError for those TFLite lacks."""
-        found = np.dtype(dtype)  # type: ignore[call-overload]
-        return cls.string if found.kind in "SUO" else _FROM_NUMPY[found]
+        numpy_dtype = np.dtype(dtype)  # type: ignore[call-overload]
+        return cls.string if numpy_dtype.kind in "SUO" else _FROM_NUMPY[numpy_dtype]
 
 
 _NUMPY: Mapping[DType, np.dtype[Any]] = {

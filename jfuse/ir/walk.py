@@ -32,12 +32,12 @@ def use_counts(graph: Graph) -> Counter[Var]:
 @body_of("Graph.users")
 def users(graph: Graph) -> dict[Var, list[Eqn]]:
     """The equations that read each Var, in order, an equation once for each operand."""
-    found: dict[Var, list[Eqn]] = {}
+    readers: dict[Var, list[Eqn]] = {}
     for eqn in graph.eqns:
         for atom in eqn.inputs:
             if isinstance(atom, Var):
-                found.setdefault(atom, []).append(eqn)
-    return found
+                readers.setdefault(atom, []).append(eqn)
+    return readers
 
 
 def is_used(graph: Graph, var: Var) -> bool:
@@ -58,17 +58,17 @@ def all_graphs(graph: Graph) -> Iterator[Graph]:
     seen: set[int] = set()
     waiting = [graph]
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
+        inner = waiting.pop()
+        if id(inner) in seen:
             continue
-        seen.add(id(found))
-        yield found
-        waiting += [body for eqn in reversed(found.eqns) for body in reversed(eqn.bodies)]
+        seen.add(id(inner))
+        yield inner
+        waiting += [body for eqn in reversed(inner.eqns) for body in reversed(eqn.bodies)]
 
 
 def expanded_size(graph: Graph) -> int:
     """How many equations the graph has where each body counts once for each equation that has it."""
-    return by_bodies(graph, lambda found, bodies: len(found.eqns) + sum(bodies), {})
+    return by_bodies(graph, lambda inner, bodies: len(inner.eqns) + sum(bodies), {})
 
 
 def shares_bodies(graph: Graph, most: int) -> bool:
@@ -79,7 +79,7 @@ def shares_bodies(graph: Graph, most: int) -> bool:
 
 def nesting(graph: Graph) -> int:
     """How deep bodies lie in each other; 0 for a graph without any."""
-    return by_bodies(graph, lambda found, bodies: 1 + max(bodies) if bodies else 0, {})
+    return by_bodies(graph, lambda inner, bodies: 1 + max(bodies) if bodies else 0, {})
 
 
 def by_bodies(graph: Graph, number: Callable[[Graph, Sequence[int]], int], found: MutableMapping[Graph, int]) -> int:
@@ -106,12 +106,12 @@ def all_eqns(graph: Graph) -> Iterator[Eqn]:
 def live_eqns(graph: Graph, wanted: Sequence[Atom]) -> tuple[Eqn, ...]:
     """The equations that `wanted` needs or that have an effect, in their order."""
     needed = {atom for atom in wanted if isinstance(atom, Var)}
-    kept: list[Eqn] = []
+    live: list[Eqn] = []
     for eqn in reversed(graph.eqns):
         if eqn.effects or any(out in needed for out in eqn.outputs):
             needed.update(atom for atom in eqn.inputs if isinstance(atom, Var))
-            kept.append(eqn)
-    return tuple(reversed(kept))
+            live.append(eqn)
+    return tuple(reversed(live))
 
 
 def without_idle_states(graph: Graph, count: int) -> tuple[Graph, list[bool]]:
@@ -120,12 +120,12 @@ def without_idle_states(graph: Graph, count: int) -> tuple[Graph, list[bool]]:
     states = list(zip(graph.inputs[len(graph.inputs) - count :], graph.outputs[outputs:], strict=True))
     read = use_counts(replace(graph, outputs=graph.outputs[:outputs]))
     read.update(after for before, after in states if after is not before and isinstance(after, Var))
-    kept = [after is not before or read[before] > 0 for before, after in states]
-    if all(kept):
-        return graph, kept
-    left = [pair for pair, is_kept in zip(states, kept, strict=True) if is_kept]
+    are_used = [after is not before or read[before] > 0 for before, after in states]
+    if all(are_used):
+        return graph, are_used
+    left = [pair for pair, is_kept in zip(states, are_used, strict=True) if is_kept]
     inputs = (*graph.inputs[: len(graph.inputs) - count], *(before for before, _ in left))
-    return replace(graph, inputs=inputs, outputs=(*graph.outputs[:outputs], *(after for _, after in left))), kept
+    return replace(graph, inputs=inputs, outputs=(*graph.outputs[:outputs], *(after for _, after in left))), are_used
 
 
 def substitute(eqn: Eqn, mapping: Mapping[Var, Atom]) -> Eqn:
@@ -234,7 +234,7 @@ def with_new_bodies(eqn: Eqn, function: Callable[[Graph], Graph]) -> Eqn:
 
 def has_effects(graph: Graph) -> bool:
     """Whether some equation, those of bodies included, reads or writes a state."""
-    return bool(by_bodies(graph, lambda found, bodies: any(e.effects for e in found.eqns) or any(bodies), _EFFECTS))
+    return bool(by_bodies(graph, lambda inner, bodies: any(e.effects for e in inner.eqns) or any(bodies), _EFFECTS))
 
 
 _EFFECTS: MutableMapping[Graph, int] = WeakKeyDictionary()  # passes ask at each level of bodies in bodies
