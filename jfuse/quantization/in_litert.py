@@ -21,7 +21,7 @@ from jfuse.quantization.instrument import ObservedSlot
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.statistics import Observed, Record
 from jfuse.quantization.tallies import Spread
-from jfuse.running.litert_worker.tallies import Looks
+from jfuse.running.litert_worker.tallies import TallyRequest
 from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.over_samples import numbers_computed
 from jfuse.running.partition import is_changed
@@ -64,7 +64,7 @@ class LiteRtLooks:
         operands = {s.what: (_value(s, graph), s.tally.terms) for s in slots if isinstance(s.tally, Moments)}
         self._summed = {what: (order[var], terms) for what, (var, terms) in operands.items()}
         self._rows = {what: known_size(var.type.shape, sizes) // terms for what, (var, terms) in operands.items()}
-        self._looks = Looks(
+        self._looks = TallyRequest(
             tuple(places[var] for var in seen),
             tuple(order[what.var] for what in self._counted),
             tuple(dict.fromkeys(self._summed.values())),

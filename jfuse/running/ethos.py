@@ -22,7 +22,7 @@ _PROGRAM = custom_code("ethos-u")
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """How many of a file's operators run on the NPU, and the tensors that the CPU is left to make, by name.
 
     What the compiler prints is not it: of 5.2 it counts a GATHER that the NPU runs among those of the CPU, and ends in
@@ -38,8 +38,8 @@ def has_ethos() -> bool:
     return find_spec("ethosu") is not None
 
 
-def placed(data: bytes, target: str) -> Placed:
-    """What the compiler makes of a file for a target.
+def placed(data: bytes, target: str) -> Placement:
+    """Compile a file for a target, and list the operators that stay on the CPU.
 
     Raises VerifyFailed where it refuses the file, KernelFailed where it does not come to an end.
     """
@@ -55,4 +55,4 @@ def placed(data: bytes, target: str) -> Placed:
         said = " ".join((ran.stderr.partition(_FAILED)[2] or ran.stderr or ran.stdout).split())
         raise VerifyFailed("Arm's compiler refuses the file", found=said[:_SAID] or f"exit code {ran.returncode}")
     left = tuple(name for builtin, name in first_results(compiled) if builtin != _PROGRAM)
-    return Placed(sum(operators_of(data).values()) - len(left), left)
+    return Placement(sum(operators_of(data).values()) - len(left), left)

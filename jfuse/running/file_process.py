@@ -43,7 +43,7 @@ class FileProcess:
         self.ask("load", np.frombuffer(data, np.uint8), *arguments)
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """What a method of the worker's `Loaded` gives; its arrays hold until the next request."""
+        """Call a method of the worker's `Loaded`; the arrays of its result are valid until the next request."""
         if self.has_ended:
             raise KernelFailed(f"{self._name}'s process has ended", remedy="begin again, with another interpreter")
         watch = ProcessWatch([self._worker], self._patience)
@@ -67,7 +67,7 @@ class FileProcess:
             raise
 
     def said(self) -> str:
-        """What the process printed since the last request."""
+        """The text that the process printed since the last request."""
         return self._worker.said()
 
     def close(self) -> None:
@@ -95,8 +95,8 @@ class CompiledModelProcess(FileProcess):
 
     def run(self, inputs: dict[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """The outputs of one call by name, after the calls before it.   key: of the signature, None for the first"""
-        given = {name: np.asarray(array, order="C") for name, array in inputs.items()}
-        return {name: np.array(array) for name, array in self.ask("call", key or self._first, given).items()}
+        arrays = {name: np.asarray(array, order="C") for name, array in inputs.items()}
+        return {name: np.array(array) for name, array in self.ask("call", key or self._first, arrays).items()}
 
     def reset(self) -> None:
         """Clear what the file keeps from call to call."""

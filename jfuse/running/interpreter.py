@@ -45,7 +45,7 @@ class LiteRt:
         """The outputs of one invoke by name; inputs may have another size on each call."""
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         try:
-            found: dict[str, np.ndarray] = self._file.ask("call", key, arrays)
+            outputs: dict[str, np.ndarray] = self._file.ask("call", key, arrays)
         except Refused as error:
             raise VerifyFailed(
                 f"LiteRT does not run the signature {key!r}",
@@ -56,4 +56,4 @@ class LiteRt:
             error.message += f", in a call of the signature {key!r}"
             error.calls = ((key, arrays),)
             raise
-        return found
+        return outputs

@@ -69,8 +69,8 @@ class JaxFunction:
         self._jitted = jax.jit(self.apply)
 
     def __repr__(self) -> str:
-        taken, given = (", ".join((*names, *self.state_names)) for names in (self.input_names, self.output_names))
-        return f"JaxFunction({taken} -> {given})"
+        taken, outputs = (", ".join((*names, *self.state_names)) for names in (self.input_names, self.output_names))
+        return f"JaxFunction({taken} -> {outputs})"
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """The outputs, then the states after the call. args: the inputs, then the states before it."""
@@ -127,12 +127,12 @@ class JaxFunction:
             return [_converted(*each) for each in zip(args, self._types, names, strict=True)]
 
 
-def _converted(value: Any, wanted: TensorType, name: str) -> Any:
-    found = np.shape(value)
-    dims = zip(found, wanted.shape, strict=False)
-    if len(found) != wanted.rank or any(is_known(d) and is_known(e) and d != e for d, e in dims):
-        raise JfuseError(f"{name} has another shape", expected=str(wanted), found=list(found))
-    return jnp.asarray(value, wanted.dtype.numpy)
+def _converted(value: Any, expected: TensorType, name: str) -> Any:
+    shape = np.shape(value)
+    dims = zip(shape, expected.shape, strict=False)
+    if len(shape) != expected.rank or any(is_known(d) and is_known(e) and d != e for d, e in dims):
+        raise JfuseError(f"{name} has another shape", expected=str(expected), found=list(shape))
+    return jnp.asarray(value, expected.dtype.numpy)
 
 
 def named_constants(graph: Graph) -> dict[str, Const]:
@@ -144,9 +144,9 @@ def named_constants(graph: Graph) -> dict[str, Const]:
     for eqn in all_eqns(graph):
         for i, atom in enumerate(eqn.inputs):
             if isinstance(atom, Const) and _is_real(atom) and id(atom.array) not in known:
-                told = atom.name or f"{equation_name(eqn).strip(';')}/{_operand(eqn, i)}"
-                known[id(atom.array)] = told, atom
-    return {names.unique(told): const for told, const in known.values()}
+                label = atom.name or f"{equation_name(eqn).strip(';')}/{_operand(eqn, i)}"
+                known[id(atom.array)] = label, atom
+    return {names.unique(label): const for label, const in known.values()}
 
 
 def _is_real(const: Const) -> bool:

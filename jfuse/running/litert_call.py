@@ -48,8 +48,8 @@ class LiteRtCall:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The results of the graph for its inputs."""
-        (found,) = self.rows([arrays])
-        return found
+        (results,) = self.rows([arrays])
+        return results
 
     def rows(self, rows: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, ...]]:
         """The results for several calls, each from the states that it is given."""
@@ -61,11 +61,11 @@ class LiteRtCall:
             for row in rows
         ]
         try:
-            found = self._file.ask("rows", before, [*self._outputs, *self._held])
+            answers = self._file.ask("rows", before, [*self._outputs, *self._held])
         except Refused as error:
             raise JfuseError("LiteRT does not run this", found=str(error)) from error
         places = [*self._results, *(i for _, i in self._states)]
-        ordered = [tuple(row[places.index(i)] for i in range(len(self._types))) for row in found]
+        ordered = [tuple(row[places.index(i)] for i in range(len(self._types))) for row in answers]
         for row in ordered:
             for array, stated in zip(row, self._types, strict=True):
                 _need_stated(array, stated)
@@ -96,10 +96,10 @@ def litert_call(
 
 
 def _file(graph: Graph, plain: Sequence[int], results: Sequence[int], states: Sequence[tuple[int, int]]) -> bytes:
-    kept = []
+    held_states = []
     for i, _ in states:
         t = graph.inputs[i].type
-        kept.append(State(_state_name(i), Const(np.zeros([int(d) for d in t.shape], t.dtype.numpy)), "tensor"))
+        held_states.append(State(_state_name(i), Const(np.zeros([int(d) for d in t.shape], t.dtype.numpy)), "tensor"))
     graph = replace(
         graph,
         inputs=tuple(graph.inputs[i] for i in (*plain, *(i for i, _ in states))),
@@ -108,7 +108,7 @@ def _file(graph: Graph, plain: Sequence[int], results: Sequence[int], states: Se
     inputs = tuple(f"input_{i}" for i in plain)
     outputs = tuple(f"output_{i}" for i in results)
     graph = prepare_outputs(graph, states=len(states))
-    return to_bytes(Program((Signature("call", graph, inputs, outputs, tuple(kept)),)))
+    return to_bytes(Program((Signature("call", graph, inputs, outputs, tuple(held_states)),)))
 
 
 def _state_name(position: int) -> str:
@@ -122,9 +122,9 @@ def _need_stated(array: np.ndarray, stated: TensorType) -> None:
         and all(same(d, n) is not False for d, n in zip(stated.shape, array.shape, strict=True))
     )
     if not shapes or array.dtype != stated.dtype.numpy:
-        found = f"{array.dtype}{list(array.shape)}"
+        actual = f"{array.dtype}{list(array.shape)}"
         raise JfuseError(
-            "LiteRT gives a result of another type than the file states", expected=str(stated), found=found
+            "LiteRT gives a result of another type than the file states", expected=str(stated), found=actual
         )
 
 

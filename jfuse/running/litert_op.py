@@ -94,22 +94,24 @@ def _call_back(
     function: Callable[..., tuple[np.ndarray, ...]], inputs: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]
 ) -> tuple[Any, ...]:
     """`jax.pure_callback`; 64-bit numbers go as pairs of 32 bits, as jax narrows them where the user's x64 is off."""
-    given = [np.dtype(i.dtype) for i in inputs]
-    wanted = [np.dtype(r.dtype) for r in results]
+    dtypes = [np.dtype(i.dtype) for i in inputs]
+    result_dtypes = [np.dtype(r.dtype) for r in results]
 
     def on_host(*arrays: Any) -> tuple[np.ndarray, ...]:
-        whole = [_joined(np.asarray(a), dtype) for a, dtype in zip(arrays, given, strict=True)]
+        whole = [_joined(np.asarray(a), dtype) for a, dtype in zip(arrays, dtypes, strict=True)]
         return tuple(map(_split, function(*whole)))
 
     sent = [
-        jax.lax.bitcast_convert_type(i, np.uint32) if _is_wide(d) else i for i, d in zip(inputs, given, strict=True)
+        jax.lax.bitcast_convert_type(i, np.uint32) if _is_wide(d) else i for i, d in zip(inputs, dtypes, strict=True)
     ]
     shapes = [
         jax.ShapeDtypeStruct((*r.shape, 2), np.uint32) if _is_wide(d) else r
-        for r, d in zip(results, wanted, strict=True)
+        for r, d in zip(results, result_dtypes, strict=True)
     ]
-    found = jax.pure_callback(on_host, tuple(shapes), *sent, vmap_method="expand_dims")
-    return tuple(jax.lax.bitcast_convert_type(f, d) if _is_wide(d) else f for f, d in zip(found, wanted, strict=True))
+    returned = jax.pure_callback(on_host, tuple(shapes), *sent, vmap_method="expand_dims")
+    return tuple(
+        jax.lax.bitcast_convert_type(f, d) if _is_wide(d) else f for f, d in zip(returned, result_dtypes, strict=True)
+    )
 
 
 def _is_wide(dtype: np.dtype[Any]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from jfuse.base.errors import VerifyFailed
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
-from jfuse.running.litert_worker.tallies import Looks, Seen, together
+from jfuse.running.litert_worker.tallies import TallyRequest, TallyResult, together
 from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
@@ -56,30 +56,30 @@ class LiteRtWorkers:
         def told(error: LiteRtFailed, first: int) -> None:
             _tell_sample(error, first, inputs, key, in_a_row)
 
-        found = self._shared_out("samples", count, samples, told)
-        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        parts_of_outputs = self._shared_out("samples", count, samples, told)
+        return {name: np.concatenate([part[name] for part in parts_of_outputs]) for name in parts_of_outputs[0]}
 
-    def look(self, inputs: Sequence[np.ndarray], looks: Looks) -> Seen:
-        """What is to be seen in calls of the first subgraph, on samples along the first axis of each input.
+    def look(self, inputs: Sequence[np.ndarray], looks: TallyRequest) -> TallyResult:
+        """Collect statistics over calls of the first subgraph, on samples along the first axis of each input.
 
-        Only that leaves the processes. Raises as `run` does.
+        Only the statistics leave the processes. Raises as `run` does.
         """
 
         def samples(part: slice) -> tuple[Any, ...]:
             return [np.ascontiguousarray(a[part]) for a in inputs], tuple(looks)
 
-        return together([Seen(*part) for part in self._shared_out("look", len(inputs[0]), samples)])
+        return together([TallyResult(*part) for part in self._shared_out("look", len(inputs[0]), samples)])
 
     def _shared_out(
         self,
         method: str,
         count: int,
         arguments: Callable[[slice], tuple[Any, ...]],
-        told: Callable[[LiteRtFailed, int], None] = lambda error, first: None,
+        on_failure: Callable[[LiteRtFailed, int], None] = lambda error, first: None,
     ) -> list[Any]:
-        """The answers to requests for parts of so many samples, in their order, one for each process.
+        """Split the samples over the processes, and return the answers in order.
 
-        told: is given the error and the first sample of a part that failed. The answers hold until the next request.
+        on_failure: called with the error and the first sample of the failed part. Answers hold until the next request.
         """
         starts = [count * i // self.count for i in range(self.count + 1)]
         parts = [range(a, b) for a, b in pairwise(starts) if a < b]
@@ -89,9 +89,9 @@ class LiteRtWorkers:
             watch = ProcessWatch(workers, self._patience)
             for worker, part in zip(workers, parts, strict=True):
                 at = [part]
-                given = arguments(slice(part.start, part.stop))
-                worker.ask(watch, self.limits, _FILE, method, given, ())
-            found: dict[int, Any] = {}
+                request = arguments(slice(part.start, part.stop))
+                worker.ask(watch, self.limits, _FILE, method, request, ())
+            answers: dict[int, Any] = {}
             refused: dict[int, Refused] = {}
             waiting = dict(zip(workers, parts, strict=True))
             while waiting:
@@ -99,7 +99,7 @@ class LiteRtWorkers:
                 for worker in first.ready(others):  # whichever dies is noticed at once
                     at = [waiting.pop(worker)]
                     try:
-                        found[at[0].start] = worker.answer(self.limits)
+                        answers[at[0].start] = worker.answer(self.limits)
                     except Refused as error:
                         refused[at[0].start] = error
             if refused:  # the first sample of all, whichever answer came first
@@ -109,9 +109,9 @@ class LiteRtWorkers:
         except BaseException as error:  # what is left of other answers would be taken for those to the next request
             self.close()
             if isinstance(error, LiteRtFailed):
-                told(error, at[0].start if at else 0)
+                on_failure(error, at[0].start if at else 0)
             raise
-        return [found[part.start] for part in parts]
+        return [answers[part.start] for part in parts]
 
     def _started(self) -> list[Worker]:
         """The processes, with the file loaded in each."""

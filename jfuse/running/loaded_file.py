@@ -59,7 +59,7 @@ class LoadedFile:
         self.ask("signatures")
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """What a method of the worker's `Loaded` gives, with arrays of its own."""
+        """Call a method of the worker's `Loaded`, and copy the arrays of its result."""
         with self._shared.lock:
             worker = self._shared.worker(self._limits)
             if worker is not self._worker:
@@ -84,7 +84,7 @@ class LoadedFile:
                 arguments,
                 self._shared.dropped(),
             )
-            found = worker.answer(self._limits)
+            answer = worker.answer(self._limits)
         except Refused:
             raise
         except BaseException as error:  # its answer would be taken for that to the next request
@@ -95,13 +95,13 @@ class LoadedFile:
             raise
         if method == "call" and (passed := time.monotonic() - started) < LOOK_S:
             self._patience.ended(1, passed)
-        return found
+        return answer
 
     def __del__(self) -> None:
         self._drop(self._number)
 
 
-class _Shared:
+class _SharedWorker:
     """The process, started when it is first needed, again where it has died, and in each process that is forked."""
 
     def __init__(self, device: Device | None = None) -> None:
@@ -138,20 +138,20 @@ class _Shared:
         self.lock = threading.RLock()
 
 
-_SHARED = _Shared()
-_ON_DEVICES: dict[Device, _Shared] = {}
+_SHARED = _SharedWorker()
+_ON_DEVICES: dict[Device, _SharedWorker] = {}
 
 
-def _shared(device: Device | None) -> _Shared:
+def _shared(device: Device | None) -> _SharedWorker:
     if device is None:
         return _SHARED
     if device not in _ON_DEVICES:
-        _ON_DEVICES[device] = _Shared(device)
+        _ON_DEVICES[device] = _SharedWorker(device)
     return _ON_DEVICES[device]
 
 
 def asked(device: Device, limits: Limits = DEFAULT_LIMITS) -> AboutDevice:
-    """What a device says of itself. Raises JfuseError where LiteRT does not start there."""
+    """Ask a device to describe itself. Raises JfuseError where LiteRT does not start there."""
     shared = _shared(device)
     with shared.lock:
         about = shared.worker(limits).about
@@ -159,12 +159,12 @@ def asked(device: Device, limits: Limits = DEFAULT_LIMITS) -> AboutDevice:
     return about
 
 
-def _copied(found: Any) -> Any:
+def _copied(answer: Any) -> Any:
     """The arrays of an answer, which would go with the next one."""
-    if isinstance(found, np.ndarray):
-        return np.array(found)
-    if isinstance(found, dict):
-        return {name: _copied(value) for name, value in found.items()}
-    if isinstance(found, list | tuple):
-        return type(found)(map(_copied, found))
-    return found
+    if isinstance(answer, np.ndarray):
+        return np.array(answer)
+    if isinstance(answer, dict):
+        return {name: _copied(value) for name, value in answer.items()}
+    if isinstance(answer, list | tuple):
+        return type(answer)(map(_copied, answer))
+    return answer

@@ -48,8 +48,8 @@ class MicroInterpreter(FileProcess):
 
     def run(self, inputs: dict[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """The outputs of one call, after the calls before it.   key: of the only signature"""
-        found = self.ask("call", [np.asarray(inputs[name], order="C") for name in self.inputs])
-        return {name: np.array(array) for name, array in zip(self.outputs, found, strict=True)}
+        outputs = self.ask("call", [np.asarray(inputs[name], order="C") for name in self.inputs])
+        return {name: np.array(array) for name, array in zip(self.outputs, outputs, strict=True)}
 
     def reset(self) -> None:
         """Clear what the file keeps from call to call."""
@@ -59,10 +59,10 @@ class MicroInterpreter(FileProcess):
         """The bytes that stay allocated on this machine, and those of structs of pointers among them."""
         self.ask("tell_arena")
         said = self.said()
-        found = _ARENA.search(said)
-        if found is None:
+        match = _ARENA.search(said)
+        if match is None:
             raise VerifyFailed("tflite-micro's interpreter does not tell its memory", found=said or None)
-        return int(found.group(1)), sum(map(int, _POINTERS.findall(said)))
+        return int(match.group(1)), sum(map(int, _POINTERS.findall(said)))
 
     def runs_in(self, arena: int, inputs: Mapping[str, np.ndarray]) -> bool:
         """Whether an interpreter in an arena of so many bytes runs the file; this one goes on where it can."""

@@ -30,7 +30,7 @@ After: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 
 _AXIS = "samples"
 _BYTES = {"cpu": 2**22, "gpu": 2**28}
-"""What the largest result of an equation may take for all samples of a program: on CPU it should stay in the cache.
+"""Largest size of an equation's result for all samples of a program, in bytes: on CPU it should stay in the cache.
 
 Measured with jaxlib 0.10.2: recurrences of 16 to 128 units are fastest per sample at 1 to 4 MiB, a MobileNetV2 too.
 """
@@ -130,7 +130,7 @@ class OverSamples:
             program = self._compiled(key, size)
         if count <= size:
             return self._given(*self._run(program, arrays, size))
-        whole = _Whole(count)
+        whole = _JoinedRuns(count)
 
         def place(start: int) -> None:
             whole.put(start, *self._run(program, [a[start : start + size] for a in arrays], size))
@@ -159,10 +159,10 @@ class OverSamples:
         """How many samples a run takes."""
         turns = -(-count // (self._most * self._at_once))
         each = -(-count // (turns * self._at_once))  # as many runs for each core, if they are large enough
-        wanted = min(max(each, min(_LEAST_ROWS, count)), self._most)
+        count_ = min(max(each, min(_LEAST_ROWS, count)), self._most)
         devices, known = self._mesh.size, self._sizes.get(key, 0)
         # A program that is there serves runs of up to twice its size: compiling another one takes longer.
-        size = known if wanted <= 2 * known else -(-wanted // devices) * devices
+        size = known if count_ <= 2 * known else -(-count_ // devices) * devices
         self._sizes[key] = size
         return size
 
@@ -179,10 +179,10 @@ class OverSamples:
         return self._after(jax.tree.map(lambda r: np.asarray(r)[:count], results), jax.tree.map(np.asarray, totals))
 
 
-class _Whole:
-    """What the runs of one call give, as they come: results one beside the other, totals added up.
+class _JoinedRuns:
+    """Gathers the runs of one call as they finish: results side by side, totals added up.
 
-    Totals are large, and runs may be many: none of them waits for the others.
+    Totals are large, and runs may be many: no total waits for the others.
     """
 
     def __init__(self, count: int) -> None:
@@ -219,14 +219,14 @@ class Together:
             self._program = self._program or self._make()
             return self._program(arrays)
         except _UNTRACEABLE as error:
-            found = error.found if isinstance(error, JfuseError) else error
-            self.why_not = " ".join(str(found).split())[:200]
+            reason = error.found if isinstance(error, JfuseError) else error
+            self.why_not = " ".join(str(reason).split())[:200]
             return None
 
 
 _JAX = (jax.errors.JAXTypeError, jax.errors.JaxRuntimeError)
 _UNTRACEABLE = (JfuseError, TypeError, ValueError, NotImplementedError, *_JAX)
-"""What jax and functions raise that cannot be traced, or not for many samples; also where memory does not suffice."""
+"""Errors of functions that jax cannot trace, or not for many samples; also of too little memory."""
 
 
 def samples_at_once(graph: Graph, backend: str, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
@@ -275,8 +275,8 @@ def _in_a_row(function: JaxFunction) -> Callable[..., Any]:
             results = function.apply(weights, *inputs, *states)
             return results[outputs:], results[:outputs]
 
-        after, found = jax.lax.scan(step, tuple(args[count:]), tuple(args[:count]))
-        return (*found, *after)
+        after, stacked = jax.lax.scan(step, tuple(args[count:]), tuple(args[:count]))
+        return (*stacked, *after)
 
     return calls
 
@@ -285,8 +285,8 @@ def _mapped(
     function: Callable[..., Any], shared: int, fixed: int, on_cpu: bool, totals: bool
 ) -> Callable[..., tuple[Any, Any]]:
     def both(*args: Any) -> tuple[Any, Any]:
-        found = function(*args)
-        return found if totals else (found, ())
+        results = function(*args)
+        return results if totals else (results, ())
 
     def over(first: Sequence[Any], samples: Sequence[Any], last: Sequence[Any]) -> Any:
         axes = (*[None] * shared, *[0] * len(samples), *[None] * fixed)

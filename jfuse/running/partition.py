@@ -49,8 +49,8 @@ def without_body(graphs: Iterable[Graph], rounding: Rounding) -> Eqn | None:
 
     Custom operators do not count: they run in LiteRT with its default delegates, which have the kernels of some.
     """
-    found = (eqn for graph in graphs for eqn in all_eqns(graph) if eqn.op.code is None)
-    return next((eqn for eqn in found if needs_litert(eqn, rounding)), None)
+    eqns = (eqn for graph in graphs for eqn in all_eqns(graph) if eqn.op.code is None)
+    return next((eqn for eqn in eqns if needs_litert(eqn, rounding)), None)
 
 
 def is_unknown(eqn: Eqn) -> bool:
@@ -205,15 +205,15 @@ def _hosted(group: Sequence[Eqn], results: tuple[Var, ...], sizes: frozenset[str
     eqns = [replace(group[0], inputs=tuple(before.get(i, a) for i, a in enumerate(group[0].inputs))), *group[1:]]
     made = {var for eqn in eqns for var in eqn.outputs}
     read = list(dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made))
-    given = {var: group[0].inputs[i] for i, var in before.items()}
+    operand_of = {var: group[0].inputs[i] for i, var in before.items()}
     after = _state_results(group[0])
     states = {read.index(var): results.index(after[i]) for i, var in before.items()}
     op = Hosted(Graph("litert", tuple(read), tuple(eqns), results), states, limits)
     shapes = tuple(var.type.shape for var in results)
-    told = {name for shape in shapes for dim in shape for name in symbols_of(dim)} <= sizes
-    told = told and all(var.type.ranked for var in results)
-    operands = tuple(given.get(var, var) for var in read)
-    return Eqn(op, operands, results, {"shapes": shapes} if told else {}, group[0].source)
+    are_known = {name for shape in shapes for dim in shape for name in symbols_of(dim)} <= sizes
+    are_known = are_known and all(var.type.ranked for var in results)
+    operands = tuple(operand_of.get(var, var) for var in read)
+    return Eqn(op, operands, results, {"shapes": shapes} if are_known else {}, group[0].source)
 
 
 def _state_results(eqn: Eqn) -> dict[int, Var]:

@@ -23,22 +23,22 @@ def own_share(count: int) -> range:
 
 
 def of_all_processes(own: Callable[[], T], error: type[JfuseError] = JfuseError) -> list[T]:
-    """What `own` gives in each process, in their order. All processes call this, and get the same.
+    """Gather the results of `own` from all processes, in their order. All processes call this, and get the same list.
 
-    Raises what `own` raises in this process; else an `error` that names the process, where it failed in another one,
-    or one has ended. With `jax_enable_recoverability` that waits until jax misses signs of life, as long as
-    `jax.distributed.initialize` was told; without, jax ends this process when it does, and so the error comes at once,
-    and names the process only where there are two.
+    Raises the error of `own` in this process; else an `error` that names the process that failed or ended.
+    With `jax_enable_recoverability` an ended process is noticed after the timeout of `jax.distributed.initialize`.
+    Without it, jax would end this process by then, so the error comes at once. It names the process only if there are
+    two.
     """
     if jax.process_count() == 1:
         return [own()]
-    found: tuple[T | None, str] = None, ""
+    outcome: tuple[T | None, str] = None, ""
     failure: Exception | None = None
     try:
-        found = own(), ""
+        outcome = own(), ""
     except Exception as failed:  # the other processes wait for this one: it tells them before it fails
-        found, failure = (None, str(failed) or type(failed).__name__), failed
-    data = pickle.dumps(found)
+        outcome, failure = (None, str(failed) or type(failed).__name__), failed
+    data = pickle.dumps(outcome)
     try:
         gathered = _gathered(data)
     except (ValueError, RuntimeError) as broken:  # of the library that connects them: Gloo's is a ValueError

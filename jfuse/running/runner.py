@@ -61,7 +61,7 @@ class Runner:
         return "; ".join(self.notes()) or "one program"
 
     def notes(self) -> Iterator[str]:
-        """What is unusual about the way the graph runs."""
+        """Describe how the graph's run differs from one XLA program."""
         if self.untraceable:
             yield f"runs equation by equation: {self.untraceable}"
         if self.hosted:
@@ -74,9 +74,9 @@ class Runner:
         end = self._deadline.end
         with until(self._deadline):
             # XLA would wait with Ctrl-C until it is done.
-            found = self._arrays(args) if self.untraceable else waited_for(lambda: self._arrays(args), end)
+            results = self._arrays(args) if self.untraceable else waited_for(lambda: self._arrays(args), end)
         self._deadline.check()
-        return found
+        return results
 
     def _arrays(self, args: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
@@ -126,7 +126,7 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def running_notes(program: Program, integers: Integers = "own") -> Iterator[str]:
-    """What is unusual about the way the signatures of a program run, as `Runner.notes` tells of each."""
+    """Describe how the runs of a program's signatures differ from one XLA program, as `Runner.notes` does for each."""
     if runs_whole(program):
         yield f"LiteRT runs the whole program: {WHY}"
         return
@@ -158,11 +158,11 @@ def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> t
     """
     if not is_changed(eqn):
         return run_as_it_is(eqn, operands, env)
-    given = {atom: value for atom, value in zip(eqn.inputs, operands, strict=True) if isinstance(atom, Var)}
+    operand_of = {atom: value for atom, value in zip(eqn.inputs, operands, strict=True) if isinstance(atom, Var)}
     with sizes_of(env):
-        graph = Graph("one", tuple(given), (eqn,), eqn.outputs)
+        graph = Graph("one", tuple(operand_of), (eqn,), eqn.outputs)
         one = hosted(graph, singly=True, integers="xnnpack" if _ON_DEFAULT_PATH.get() else None)
-        return evaluate(one, list(given.values()))
+        return evaluate(one, list(operand_of.values()))
 
 
 def untraceable(graph: Graph, limits: Limits = DEFAULT_LIMITS) -> str | None:

@@ -124,7 +124,7 @@ class Worker:
         return Messages(self._read, self._write, note=self._note)
 
     def _why_no_answer(self, error: Exception, said: bytearray) -> str:
-        """What became of a device's command, and what it printed."""
+        """Explain why a device's command gave no answer: its exit status and its last words."""
         if self._process is None:
             return str(error).partition("] ")[2] or str(error)  # without the number
         status = self._ended()
@@ -193,19 +193,19 @@ class Worker:
             raise self._died(limits) from error
         self._busy = False
         if refused is not None and not refused[1]:  # an allocation that fails has no reason
-            told = LiteRtFailed(
+            failure = LiteRtFailed(
                 f"{self._name} needs more memory than it may take",
                 expected=f"at most {limits.memory_bytes:,} bytes",
                 remedy="smaller inputs; where the model is as large as that, limits=jfuse.Limits(memory_bytes=…)",
             )
-            told.cause, told.sample = "memory", refused[0]
-            raise told
+            failure.cause, failure.sample = "memory", refused[0]
+            raise failure
         if refused is not None:
             raise Refused(refused[1], refused[0])
         return result
 
     def said(self) -> str:
-        """What the process printed since the last request."""
+        """Read the text that the process printed since the last request."""
         return os.pread(self._words, 2**20, self._heard).decode(errors="replace")
 
     def progress_of_all(self) -> tuple[int, int]:
@@ -229,14 +229,14 @@ class Worker:
         return [workers[handle] for handle in self._waited(list(workers), select.POLLIN)] or [self]
 
     def _read(self, count: int) -> bytes:
-        found = bytearray()
-        while len(found) < count:
+        data = bytearray()
+        while len(data) < count:
             self._wait(self._out, select.POLLIN)
-            part = os.read(self._out, min(count - len(found), _PART))
+            part = os.read(self._out, min(count - len(data), _PART))
             if not part:
                 raise EOFError
-            found += part
-        return bytes(found)
+            data += part
+        return bytes(data)
 
     def _write(self, data: bytes | memoryview) -> None:
         data = memoryview(data)
@@ -258,11 +258,11 @@ class Worker:
         poll = select.poll()
         for handle in handles:
             poll.register(handle, event)
-        while not (found := poll.poll(1000 * self._watch.look_s)):
+        while not (ready := poll.poll(1000 * self._watch.look_s)):
             self._watch.look()
             if self._late_s is not None:  # what a device's command has started may keep the pipe open
                 return []
-        return [handle for handle, _ in found]
+        return [handle for handle, _ in ready]
 
     def _died(self, limits: Limits) -> LiteRtFailed:
         self._busy = False
@@ -293,9 +293,9 @@ class Worker:
         else:
             cause, message = "crash", f"{self._name} takes its process down {place}"
             expected, found, remedy = None, how, f"{alone}; the file ends whatever runs it"
-        told = LiteRtFailed(message, expected=expected, found=" ".join([f"{found}:", *words]) if words else found)
-        told.remedy, told.cause, told.sample = remedy, cause, None if sample < 0 else sample
-        return told
+        failure = LiteRtFailed(message, expected=expected, found=" ".join([f"{found}:", *words]) if words else found)
+        failure.remedy, failure.cause, failure.sample = remedy, cause, None if sample < 0 else sample
+        return failure
 
     def _was_ended_for_memory(self, status: int) -> bool:
         return _HAS_POSIX and status == -signal.SIGKILL and _times_out_of_memory() > self._out_of_memory

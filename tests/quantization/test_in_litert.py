@@ -23,7 +23,7 @@ from jfuse.quantization.moments import Moments
 from jfuse.quantization.statistics import Observed
 from jfuse.quantization.tallies import Spread
 from jfuse.running.litert_worker import tallies
-from jfuse.running.litert_worker.tallies import Histogram, Looks, Tallies
+from jfuse.running.litert_worker.tallies import Histogram, Tallies, TallyRequest
 from jfuse.running.litert_workers import LiteRtWorkers
 from tests.models.keras_libraries import awake
 from tests.quantization.programs import every_value, result
@@ -79,7 +79,7 @@ def test_a_network_and_the_rows_of_a_product(by_litert: list[Any]) -> None:
 def test_rows_are_added_up_call_by_call(rows: int) -> None:
     """However many of them NumPy adds up as one."""
     calls = RNG.standard_normal((3, rows, 5)).astype(np.float32)
-    kept = Tallies(Looks((0,), (), ((0, 5),)))
+    kept = Tallies(TallyRequest((0,), (), ((0, 5),)))
     for call in calls:
         kept.add([partial(np.asarray, call)])
     (found,) = kept.seen().sums

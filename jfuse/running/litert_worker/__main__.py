@@ -139,7 +139,7 @@ class LoadedFiles:
             for old in dropped:
                 self._loaded.pop(old, None)
             _limit_memory(self._own + memory)
-            told: tuple[Any, tuple[int, str] | None]
+            reply: tuple[Any, tuple[int, str] | None]
             try:
                 if method == "load":
                     self.begin(-1)
@@ -148,11 +148,11 @@ class LoadedFiles:
                 else:
                     self.begin(0)
                     answer = getattr(self._loaded[number], method)(*arguments)
-                told = answer, None
+                reply = answer, None
             except _REFUSALS as error:
-                told = None, (getattr(error, "sample", 0), " ".join(str(error).split()))
+                reply = None, (getattr(error, "sample", 0), " ".join(str(error).split()))
             del arguments
-            self._messages.send(told)
+            self._messages.send(reply)
 
     def begin(self, number: int) -> None:
         """Take note that a call of a sample begins."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import ml_dtypes  # noqa: F401  before LiteRT, which takes arrays of bfloat16 only if NumPy knew the type by then
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from tallies import Looks, Tallies  # type: ignore[import-not-found]  # beside this file
+from tallies import Tallies, TallyRequest  # type: ignore[import-not-found]  # beside this file
 
 _IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
 
@@ -77,15 +77,15 @@ class Loaded:
     def timed(self, key: str, inputs: Arrays, calls: int) -> list[float]:
         """The seconds that each of so many calls in a row takes."""
         invoke = self._ready(key, inputs)
-        found = []
+        seconds = []
         for _ in range(calls):
             started = time.perf_counter()
             invoke()
-            found.append(time.perf_counter() - started)
-        return found
+            seconds.append(time.perf_counter() - started)
+        return seconds
 
     def _ready(self, key: str, inputs: Arrays) -> Callable[[], Any]:
-        """What makes a call on inputs; of the first subgraph they are set already."""
+        """Prepare a call: set the inputs of the first subgraph, or bind those of a signature."""
         lite, inputs = self._interpreter, _given(inputs)
         if self._subgraph(key):
             runner = lite.get_signature_runner(key)
@@ -101,39 +101,39 @@ class Loaded:
 
     def rows(self, before: list[dict[int, np.ndarray]], after: list[int]) -> list[list[np.ndarray]]:
         """Calls of the first subgraph by tensors: what each of `after` holds once those of `before` were set."""
-        found = []
+        rows = []
         for number, tensors in enumerate(before):
             self._begin(number)
             for tensor, value in _given(tensors).items():
                 self._interpreter.set_tensor(tensor, value)
             self._interpreter.invoke()
-            found.append([_found(self._interpreter.get_tensor(tensor)) for tensor in after])
-        return found
+            rows.append([_found(self._interpreter.get_tensor(tensor)) for tensor in after])
+        return rows
 
     def look(self, inputs: list[np.ndarray], looks: tuple[Any, ...]) -> tuple[Any, ...]:
-        """`Seen` in calls of the first subgraph, on samples along the first axis of each input."""
+        """`TallyResult` in calls of the first subgraph, on samples along the first axis of each input."""
         lite = self._interpreter
         lite.allocate_tensors()
-        given, made, _ = self.tensors()
-        tensors = [lite.tensor([*given, *made][place]) for place in Looks(*looks).places]
-        tallies = Tallies(Looks(*looks))
+        input_tensors, made, _ = self.tensors()
+        tensors = [lite.tensor([*input_tensors, *made][place]) for place in TallyRequest(*looks).places]
+        tallies = Tallies(TallyRequest(*looks))
         for number, sample in enumerate(zip(*inputs, strict=True)):
             self._begin(number)
-            for tensor, value in zip(given, sample, strict=True):
+            for tensor, value in zip(input_tensors, sample, strict=True):
                 lite.set_tensor(tensor, value)
             lite.invoke()
             tallies.add(tensors)
         return tuple(tallies.seen())
 
     def read(self, subgraph: int, tensors: list[int]) -> dict[int, np.ndarray]:
-        """What tensors hold after a call; those that are not allocated, as they have no elements, are left out."""
-        found = {}
+        """Read tensors after a call; tensors without elements, which are not allocated, are left out."""
+        arrays = {}
         for tensor in tensors:
             try:
-                found[tensor] = _found(self._interpreter.get_tensor(tensor, subgraph))
+                arrays[tensor] = _found(self._interpreter.get_tensor(tensor, subgraph))
             except ValueError:
                 pass
-        return found
+        return arrays
 
     def samples(self, key: str, fresh: bool, in_a_row: bool, inputs: Arrays) -> Arrays:
         """The outputs of all samples, along the first axis of each input, stacked.
@@ -141,23 +141,23 @@ class Loaded:
         fresh: an interpreter for each, as what the file keeps between calls must be left out. in_a_row: a sample is
         several calls, along a second axis.
         """
-        found: list[Arrays] = []
+        outputs: list[Arrays] = []
         signature = self._interpreter.get_signature_runner(key)
         for sample in _items(inputs):
-            number = len(found)
+            number = len(outputs)
             if fresh and number:
                 self._interpreter = self._new()
                 signature = self._interpreter.get_signature_runner(key)
             try:
                 if in_a_row:
-                    found.append(_stacked([self._call(signature, one, number) for one in _items(sample)]))
+                    outputs.append(_stacked([self._call(signature, one, number) for one in _items(sample)]))
                 else:
-                    found.append(self._call(signature, sample, number))
+                    outputs.append(self._call(signature, sample, number))
             except (ValueError, RuntimeError) as error:
                 raise SampleRefused(number, error) from error
         if fresh:
             self._interpreter = self._new()
-        return _stacked(found)
+        return _stacked(outputs)
 
     def _call(self, signature: Any, inputs: Arrays, number: int) -> Arrays:
         self._begin(number)
@@ -187,14 +187,14 @@ def _as_bytes(text: np.ndarray) -> np.ndarray:
 
 
 def _found(value: Any) -> np.ndarray:
-    """What LiteRT gives as an array: a single text comes as bytes."""
+    """Convert a result of LiteRT to an array: a single text comes as bytes."""
     return np.array(value, object if isinstance(value, bytes) else None)
 
 
 def _items(arrays: Arrays) -> Iterator[Arrays]:
-    """What stands along the first axis of every array."""
+    """Yield the items along the first axis of all arrays."""
     return (dict(zip(arrays, each, strict=True)) for each in zip(*arrays.values(), strict=True))
 
 
-def _stacked(found: list[Arrays]) -> Arrays:
-    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
+def _stacked(samples: list[Arrays]) -> Arrays:
+    return {name: np.stack([outputs[name] for outputs in samples]) for name in samples[0]}

@@ -1,6 +1,6 @@
-"""What is kept of values while a file runs: extremes of each sample, histograms and sums over all of them.
+"""Statistics of values while a file runs: extremes of each sample, histograms and sums over all samples.
 
-On NumPy alone, as a process that runs LiteRT looks at values where they are computed; whoever calibrates does as well.
+Needs NumPy alone: the process that runs LiteRT tallies values where they are computed. Calibration uses it as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Number = Any
 """A number of NumPy or of Python."""
 
 
-class Looks(NamedTuple):
+class TallyRequest(NamedTuple):
     """Which tensors of a file are looked at.
 
     places: of the file's inputs and then outputs, by position. counted: of which of these, by position in `places`,
@@ -39,12 +39,12 @@ class Looks(NamedTuple):
     summed: tuple[tuple[int, int], ...]
 
 
-class Seen(NamedTuple):
-    """What was seen in calls.
+class TallyResult(NamedTuple):
+    """Statistics of the values of calls.
 
-    ends: f32[samples,values,2], the extremes of the finite numbers, the least one negated; both -inf where there are
-    none. others: bool[samples,values], whether there were other numbers. counts: i64[counted,BINS], of finite ones.
-    sums: f64[terms] each, over all rows, without samples in which the value has other numbers.
+    ends: f32[samples,values,2], the extremes of the finite numbers, the least one negated; both -inf without any.
+    others: bool[samples,values], whether there were NaN or infinities. counts: i64[counted,BINS], of finite numbers.
+    sums: f64[terms] each, over all rows, without samples in which the value has NaN or infinities.
     """
 
     ends: np.ndarray
@@ -53,18 +53,18 @@ class Seen(NamedTuple):
     sums: Sequence[np.ndarray]
 
 
-def together(parts: Sequence[Seen]) -> Seen:
-    """What was seen in several rows of calls, one after the other."""
+def together(parts: Sequence[TallyResult]) -> TallyResult:
+    """Join the statistics of several rows of calls, in their order."""
     ends, others = (np.concatenate(of) for of in zip(*((p.ends, p.others) for p in parts), strict=True))
     counts, *more = (p.counts for p in parts)
     sums = [np.add.reduce(of) for of in zip(*(p.sums for p in parts), strict=True)]
-    return Seen(ends, others, sum(more, np.array(counts)), sums)
+    return TallyResult(ends, others, sum(more, np.array(counts)), sums)
 
 
 class Tallies:
-    """What is kept of the values of each call; `seen` after the last."""
+    """Collects the statistics of each call's values; read `seen` after the last call."""
 
-    def __init__(self, looks: Looks) -> None:
+    def __init__(self, looks: TallyRequest) -> None:
         self._looks = looks
         self._histograms = {place: Histogram() for place in looks.counted}
         sums = [(place, _SumOfRows(terms)) for place, terms in looks.summed]
@@ -92,14 +92,14 @@ class Tallies:
         self._ends.append(ends)
         self._others.append(others)
 
-    def seen(self) -> Seen:
-        """What was seen in all calls; there are no more."""
+    def seen(self) -> TallyResult:
+        """The statistics of all calls. Call it once, after the last one."""
         shape = len(self._ends), len(self._looks.places)
         ends, others = np.array(self._ends, np.float32).reshape(*shape, 2), np.array(self._others, bool).reshape(shape)
         counts = np.zeros((len(self._looks.counted), BINS), np.int64)
         for i, place in enumerate(self._looks.counted):
             counts[i] = self._histograms.pop(place).counts()  # one after the other: they are large
-        return Seen(ends, others, counts, [of.sum() for of in self._sums])
+        return TallyResult(ends, others, counts, [of.sum() for of in self._sums])
 
 
 def _floats(value: np.ndarray) -> np.ndarray:

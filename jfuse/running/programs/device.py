@@ -106,7 +106,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class AboutDevice:
-    """What a device says of itself.   versions: of Python and the packages that count"""
+    """A device's description of itself.   versions: of Python and the packages that matter"""
 
     name: str
     processor: str
@@ -134,12 +134,12 @@ class FirstLine:
         self._marker = marker.encode()
 
     def answer(self, said: bytes | bytearray) -> Mapping[str, Any] | None:
-        """What a device answers, from all that it has printed; None while the line is not there."""
+        """Find a device's answer in all that it printed; None before its line has come."""
         line, end, _ = said.partition(self._marker)[2].partition(b"\n")
         if not end:
             return None
-        found = json.loads(line)
-        return found if isinstance(found, dict) else {"error": "another answer"}
+        decoded = json.loads(line)
+        return decoded if isinstance(decoded, dict) else {"error": "another answer"}
 
 
 def as_line(*texts: str) -> str:
@@ -148,7 +148,7 @@ def as_line(*texts: str) -> str:
 
 
 def about(device: Device, runtime: str, answer: Mapping[str, Any]) -> AboutDevice:
-    """What the device is, by its answer. Raises JfuseError where the worker of a runtime does not start there."""
+    """Read the device's description from its answer. Raises JfuseError where the runtime's worker does not start."""
     said = {str(key): as_line(str(value))[:_NAMED] for key, value in answer.items()}
     if "error" in said:
         missing = said.get("missing", "")

@@ -19,7 +19,7 @@ _GUARD = Path(__file__).with_name("guard.py")
 def guarded_run(
     command: Sequence[str], folder: Path, limit_s: float, *, name: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What a command printed, and its exit code.   folder: removed, if this process ends first; name: for messages
+    """Run a command; return its output and exit code.   folder: removed, if this process ends first; name: for messages
 
     Raises KernelFailed where it takes longer than `limit_s`, or a signal ends it.
     """
