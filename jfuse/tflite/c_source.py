@@ -15,8 +15,8 @@ _RESOLVER = "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 
 def identifier(name: str) -> str:
     """A name of C++ for a file name."""
-    found = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return found if found[:1].isalpha() else f"model_{found}"
+    word = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return word if word[:1].isalpha() else f"model_{word}"
 
 
 def c_files(data: bytes, source: PurePath, arena: tuple[int, int] | None) -> Mapping[str, str]:

@@ -72,10 +72,10 @@ def read_file(path: Path, copied: int | None = None) -> tuple[Any, MappedFile | 
                 mapped = MappedFile(path, data, os.dup(handle), _like(before))
                 mapped.need_unchanged()
                 return data, mapped
-            found = _all(handle)
-            if _like(os.fstat(handle)) != _like(before) or len(found) != before.st_size:
+            contents = _all(handle)
+            if _like(os.fstat(handle)) != _like(before) or len(contents) != before.st_size:
                 raise ImportFailed("the file changes while it is read", where=str(path), remedy="load it again")
-            return found, None
+            return contents, None
         finally:
             os.close(handle)
     except OSError as error:
@@ -100,5 +100,5 @@ def _all(handle: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _like(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _like(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

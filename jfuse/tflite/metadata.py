@@ -14,7 +14,7 @@ BUFFER_LOCATION = "buffer_location"
 DEBUG_METADATA = "debug_metadata"
 """Where operators came from, which they and subgraphs refer to by index."""
 OUTSIDE = np.frombuffer(b"outside flatbuffers", np.uint8)
-"""What BUFFER_LOCATION says of a file whose data lies behind the flatbuffer."""
+"""The value of BUFFER_LOCATION in a file whose data lies behind the flatbuffer."""
 _OUTSIDE_RUNTIME = "2.16.0"  # the oldest that reads such files
 _WIDTH = 16  # bytes, padded with NUL
 

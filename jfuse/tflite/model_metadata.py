@@ -1,4 +1,4 @@
-"""What a file says of itself for people and code generators: the entry TFLITE_METADATA, and the files beside it.
+"""Metadata of a file for people and code generators: the entry TFLITE_METADATA, and its associated files.
 
 Its schema is tflite-support's metadata_schema.fbs (identifier M001); Android Studio, MediaPipe and the task library
 read it.
@@ -23,11 +23,11 @@ COLOUR_SPACES = ("", "rgb", "grayscale")
 
 @dataclass(frozen=True)
 class TensorMetadata:
-    """What is said of one input or output.
+    """Metadata of one input or output.
 
-    name, description: for people; without a name that of the signature. dimension_names: one for each axis.
-    labels: the path of a text file with a line for each index of the last axis. value_labels: one with a line for each
-    value, as of classes of boxes. vocabulary: one with a word in each line.
+    name, description: for people; the name is that of the signature by default. dimension_names: one for each axis.
+    labels: the path of a text file with a line for each index of the last axis. value_labels: a file with a line for
+    each value, such as the classes of boxes. vocabulary: a file with a word in each line.
     mean, std: of the normalization (x - mean) / std that the input expects, one number or one for each channel.
     minimum, maximum: of the values, likewise. content: "image" or "feature"; colour_space: of an image, "rgb" or
     "grayscale".
@@ -64,7 +64,7 @@ class TensorMetadata:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is said of a model: `jfuse.convert(source, metadata=…)`.
+    """Metadata of a model: `jfuse.convert(source, metadata=…)`.
 
     name, description, version, author, license: for people. inputs, outputs: of tensors, by their names in the
     signatures. files: paths of further files to go with the model.
@@ -81,16 +81,16 @@ class Metadata:
 
     def associated(self) -> dict[str, bytes]:
         """All files by name. Raises JfuseError where one cannot be read, or two of one name differ."""
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         tensors = (*self.inputs.values(), *self.outputs.values())
         for path in (*(p for t in tensors for p in t.files().values()), *map(Path, self.files)):
             try:
                 content = path.read_bytes()
             except OSError as error:
                 raise JfuseError("an associated file cannot be read", where=str(path), found=error.strerror) from error
-            if found.setdefault(path.name, content) != content:
+            if contents.setdefault(path.name, content) != content:
                 raise JfuseError("two associated files have one name", found=path.name, remedy="rename one of them")
-        return found
+        return contents
 
 
 def metadata_of(given: Metadata | Mapping[str, Any] | str | os.PathLike[str]) -> Metadata:
@@ -104,12 +104,12 @@ def metadata_of(given: Metadata | Mapping[str, Any] | str | os.PathLike[str]) ->
         return _of_mapping(given, Path())
     path = path_of("metadata=", given)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        parsed = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise JfuseError("the metadata cannot be read", where=str(path), found=str(error)) from error
-    if not isinstance(found, dict):
-        raise JfuseError("the metadata is no JSON object", where=str(path), found=type(found).__name__)
-    return _of_mapping(found, path.parent)
+    if not isinstance(parsed, dict):
+        raise JfuseError("the metadata is no JSON object", where=str(path), found=type(parsed).__name__)
+    return _of_mapping(parsed, path.parent)
 
 
 def _of_mapping(given: Mapping[str, Any], folder: Path) -> Metadata:
@@ -123,12 +123,12 @@ def _of_mapping(given: Mapping[str, Any], folder: Path) -> Metadata:
     return Metadata(**known)
 
 
-def _tensor(given: Any, folder: Path) -> TensorMetadata:
-    if isinstance(given, TensorMetadata):
-        return given
-    if not isinstance(given, Mapping):
-        raise JfuseError("metadata: a tensor is a mapping of fields", found=type(given).__name__)
-    known = dict(_known(TensorMetadata, given))
+def _tensor(fields_given: Any, folder: Path) -> TensorMetadata:
+    if isinstance(fields_given, TensorMetadata):
+        return fields_given
+    if not isinstance(fields_given, Mapping):
+        raise JfuseError("metadata: a tensor is a mapping of fields", found=type(fields_given).__name__)
+    known = dict(_known(TensorMetadata, fields_given))
     for kind in ("labels", "value_labels", "vocabulary"):
         if known.get(kind) is not None:
             known[kind] = folder / known[kind]

@@ -22,13 +22,13 @@ class Names:
     def unique(self, name: str) -> str:
         """`name`, or the first of "name;1", "name;2", … that was not handed out before."""
         count = self._counts.get(name, -1) + 1
-        found = f"{name};{count}" if count else name
-        while found in self._counts and count:
+        candidate = f"{name};{count}" if count else name
+        while candidate in self._counts and count:
             count += 1
-            found = f"{name};{count}"
+            candidate = f"{name};{count}"
         self._counts[name] = count
-        self._counts.setdefault(found, 0)
-        return found
+        self._counts.setdefault(candidate, 0)
+        return candidate
 
 
 def equation_name(eqn: Eqn) -> str:

@@ -27,11 +27,11 @@ def packed_options(table: Any) -> bytes:
 
 def named_subgraphs(table: Any) -> list[int]:
     """The subgraphs that an option table names, in the order of its fields."""
-    found: list[int] = []
+    indices: list[int] = []
     for field in subgraph_fields(table):
         value = getattr(table, field)
-        found += [] if value is None else [int(i) for i in np.atleast_1d(value)]
-    return found
+        indices += [] if value is None else [int(i) for i in np.atleast_1d(value)]
+    return indices
 
 
 def opaque_table(builtin: str, options: bytes, bodies: Sequence[int]) -> tuple[int, int, Any]:

@@ -28,7 +28,7 @@ _CUSTOM = "CUSTOM "
 
 
 def custom_code(name: str) -> str:
-    """What stands for a custom operator where else a builtin's name does."""
+    """The name of a custom operator among builtins' names."""
     return _CUSTOM + name
 
 
@@ -94,10 +94,10 @@ def _table_name(builtin: str) -> str:
 
 def _unions() -> dict[str, tuple[int, int, str]]:
     """Lower-case table name -> (1 or 2 for the union, its number there, the table's name)."""
-    found = {}
+    unions = {}
     for union, enum in ((1, generated.BuiltinOptions), (2, generated.BuiltinOptions2)):
-        found.update({name.lower(): (union, code, name) for name, code in members(enum).items() if code})
-    return found
+        unions.update({name.lower(): (union, code, name) for name, code in members(enum).items() if code})
+    return unions
 
 
 _UNIONS = _unions()

@@ -31,5 +31,5 @@ def record_custom(
 def _options(operator: Any, buffers: ReadBuffers) -> bytes:
     start, size = int(operator.largeCustomOptionsOffset), int(operator.largeCustomOptionsSize)
     behind = buffers.behind(start, size, "the options of a custom operator lie")
-    found = operator.customOptions if behind is None else behind
-    return b"" if found is None else bytes(np.asarray(found, np.uint8))
+    data = operator.customOptions if behind is None else behind
+    return b"" if data is None else bytes(np.asarray(data, np.uint8))

@@ -77,11 +77,11 @@ class ExternalBuffers:
 
     @cached_property
     def _by_id(self) -> dict[int, Any]:
-        found = {int(table.id): table for table in self._tables}
-        if len(found) != len(self._tables):
+        by_id = {int(table.id): table for table in self._tables}
+        if len(by_id) != len(self._tables):
             found_ids = [int(table.id) for table in self._tables]
             raise BadFlatbuffer("two external buffers have one id", where="external buffers", found=found_ids)
-        return found
+        return by_id
 
     def _file(self, name: str, where: str) -> np.ndarray:
         if name not in self._files:

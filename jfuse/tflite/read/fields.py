@@ -40,7 +40,7 @@ def options_of(builtin: str, operator: Any) -> Any:
         (operator.builtinOptionsType, operator.builtinOptions),
         (operator.builtinOptions2Type, operator.builtinOptions2),
     )
-    (found, table), (other, _) = fields if union == 1 else reversed(fields)
-    if found not in (0, number) or other != 0:
-        raise BadFlatbuffer("an operator has the options of another op", expected=number, found=(found, other))
+    (union_number, table), (other, _) = fields if union == 1 else reversed(fields)
+    if union_number not in (0, number) or other != 0:
+        raise BadFlatbuffer("an operator has the options of another op", expected=number, found=(union_number, other))
     return table

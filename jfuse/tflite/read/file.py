@@ -31,7 +31,7 @@ from jfuse.tflite.read.fields import checked_index, options_of, text
 from jfuse.tflite.read.flatbuffer_reader import read_root
 from jfuse.tflite.read.metadata import written_by_others
 from jfuse.tflite.read.signatures import signature, unnamed_signature
-from jfuse.tflite.read.states import Held, StateNames, first_values
+from jfuse.tflite.read.states import StateNames, SubgraphStates, first_values
 from jfuse.tflite.read.subgraph import Subgraph
 from jfuse.tflite.read.tables import Contents, filled_tables
 from jfuse.tflite.schema import BUILTIN_NAMES, custom_code
@@ -76,8 +76,10 @@ def load_tflite(
 def _unpacked(data: Any, place: str) -> Any:
     """The generated module's objects for all tables; vectors are views of the bytes."""
     if len(data) < 8 or bytes(data[4:8]) != _IDENTIFIER:
-        found = bytes(data[4:8])
-        raise BadFlatbuffer("this is no .tflite file", where=place, expected=f"{_IDENTIFIER!r} at byte 4", found=found)
+        identifier = bytes(data[4:8])
+        raise BadFlatbuffer(
+            "this is no .tflite file", where=place, expected=f"{_IDENTIFIER!r} at byte 4", found=identifier
+        )
     model = read_root(data, schema.Model)
     if model.version != _SCHEMA_VERSION:
         raise BadFlatbuffer("the schema's version differs", where=place, expected=_SCHEMA_VERSION, found=model.version)
@@ -85,10 +87,10 @@ def _unpacked(data: Any, place: str) -> Any:
 
 
 class File:
-    """What the subgraphs of one file share: buffers, operator codes, symbol names and the graphs read so far.
+    """The parts that the subgraphs of one file share: buffers, operator codes, symbol names and the graphs read so far.
 
-    folder: where the file is, if that is known.
-    resources: variables and tables stay resources, and what works on them opaque operators with an effect.
+    folder: the file's folder, if that is known.
+    resources: variables and tables stay resources, and their operators stay opaque ones with an effect.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class File:
         return Program(signatures, facts=self._facts())
 
     def _facts(self) -> FileFacts:
-        """What the file says besides its signatures."""
+        """Read the parts of the file besides its signatures."""
         named = {self._first[i] for i in self._named_by_operators() if 0 <= i < len(self._first)}
         idle = set(self._first) - set(self._entries) - named
         uncalled = tuple(unnamed_signature(self, index, "") for index in sorted(idle))
@@ -211,7 +213,7 @@ class File:
         index = self._first[index]
         if index not in self._entries:
             reader = self.subgraph(index)
-            reader.held = Held.of(reader, None if self.resources else self.state_names.variables)
+            reader.held = SubgraphStates.of(reader, None if self.resources else self.state_names.variables)
             inputs = reader.variables(reader.input_types())
             states = [Var(state.initial.type, state.name) for state in reader.held.states]
             self._entries[index] = (self._traced(reader, [*inputs, *states]), reader.held.states)

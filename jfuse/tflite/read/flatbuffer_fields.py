@@ -46,8 +46,8 @@ class Field:
 def fields_of(table: Any) -> tuple[Field, ...]:
     """The fields of a table, in the order of their slots."""
     beside = {name + suffix for name in vars(table) for suffix in _OF_A_VECTOR}
-    found = [_field(table, name) for name, member in vars(table).items() if _is_accessor(name, member, beside)]
-    return tuple(sorted(found, key=lambda f: f.slot))
+    fields = [_field(table, name) for name, member in vars(table).items() if _is_accessor(name, member, beside)]
+    return tuple(sorted(fields, key=lambda f: f.slot))
 
 
 def object_of(table: Any) -> type:

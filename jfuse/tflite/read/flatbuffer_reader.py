@@ -53,15 +53,15 @@ class _Reader:
         self._need(start, 4)
         length, fields = self._layout(start - _VTABLE.unpack_from(self._view, start)[0], kind)
         self._need(start, length)
-        found = object_of(kind)()
+        table = object_of(kind)()
         for offset, field in fields:
             try:
-                self._set(found, field, start + offset)
+                self._set(table, field, start + offset)
             except BadFlatbuffer as error:
                 inner = error.where or ""
                 error.where = f"{field.name}{'' if inner.startswith('[') or not inner else '.'}{inner}"
                 raise
-        return found
+        return table
 
     def _layout(self, start: int, kind: type) -> tuple[int, list[tuple[int, Field]]]:
         """The length of a table, and the places of the fields that it has; many tables share one such list."""
@@ -141,7 +141,7 @@ class _Reader:
 
     def _need(self, start: int, size: int) -> None:
         if start < 0 or start + size > self._size:
-            found = f"{size} bytes at {start}"
+            extent = f"{size} bytes at {start}"
             raise BadFlatbuffer(
-                "an offset or a length leads out of the file", expected=f"{self._size} bytes in all", found=found
+                "an offset or a length leads out of the file", expected=f"{self._size} bytes in all", found=extent
             )

@@ -30,10 +30,10 @@ def written_by_others(model: Any, buffers: ReadBuffers) -> tuple[str | None, tup
 
 
 def debug_index(table: Any, where: str) -> int | None:
-    """What an operator or a subgraph says of its place in the metadata `debug_metadata`; None where it says nothing.
+    """Read the index of an operator or a subgraph into the metadata `debug_metadata`; None without one.
 
-    The contents of that entry are the converter's own, so how many places it has is not asked; the runtime does not
-    look at it either.
+    The contents of that entry are the converter's own, so its length is not checked; the runtime does not read it
+    either.
     """
     index = int(table.debugMetadataIndex)
     if index < _NO_DEBUG:

@@ -30,10 +30,10 @@ Body = Callable[[int, Sequence[TensorType] | None], Graph]
 
 @dataclass(frozen=True)
 class Results:
-    """What the file states of an operator's results, by position.
+    """The types that the file states for an operator's results, by position.
 
     element: dtype and quantization alone, as those of a scalar. type: the whole type; open sizes are symbols of their
-    own. compare: raises where the type that was derived (with stand-ins: True) is another. are_stated: some are
+    own. compare: raises where the derived type (with stand-ins: True) differs. are_stated: some are
     quantized. updated: the operands in state tensors, by position, that an operator unknown to jfuse may write.
     """
 
@@ -87,7 +87,7 @@ def _builtin(
     results: Results,
     body: Body,
 ) -> Sequence[Var]:
-    given = list(operands)
+    plain_operands = list(operands)
     as_recorded(builtin, operands, params)
     if not any(o.variadic for o in op.operands):
         if len(operands) > len(op.operands):
@@ -99,16 +99,16 @@ def _builtin(
     if results.are_stated or has_stated(operands):
         return _stated(op, operands, params, results)
     try:
-        found = record(op, operands, params)
+        recorded = record(op, operands, params)
     except TypeMismatch:
         if _is_sized_by_values(op, operands):
-            return opaque(builtin, table, given, results, body)
+            return opaque(builtin, table, plain_operands, results, body)
         raise
-    if all(isinstance(r, Var) for r in found):
-        return found
+    if all(isinstance(r, Var) for r in recorded):
+        return recorded
     # What follows from shapes alone folds while it is recorded; here the file is kept operator by operator.
     types = op.infer(operands, params)
-    return active_trace().append(op, operands, types, params, values=[np.asarray(r) for r in found])
+    return active_trace().append(op, operands, types, params, values=[np.asarray(r) for r in recorded])
 
 
 def _stated(op: TflOp, operands: list[Atom | None], params: dict[str, Any], results: Results) -> Sequence[Var]:
@@ -185,8 +185,8 @@ def _structured(
     while True:
         bodies = [body(i, [*map(trace.resolve, types)]) for i in body_indices(builtin, table)]
         if builtin == "WHILE" and len(bodies[1].outputs) != len(types):
-            given = len(bodies[1].outputs)
-            raise BadFlatbuffer("the body of a loop gives another number of values", expected=len(types), found=given)
+            count = len(bodies[1].outputs)
+            raise BadFlatbuffer("the body of a loop gives another number of values", expected=len(types), found=count)
         renewed = carried_types(bodies[1], opened) if builtin == "WHILE" else types
         if renewed == types:
             break

@@ -49,10 +49,10 @@ def _names_in_order(maps: Sequence[Any], places: Sequence[int], where: str) -> t
         raise BadFlatbuffer(
             "a signature does not name each tensor once", where=where, expected=sorted(places), found=sorted(names)
         )
-    found = tuple(names[place].pop(0) for place in places)
-    if len(set(found)) != len(found):
-        raise BadFlatbuffer("two tensors of a signature have one name", where=where, found=found)
-    return found
+    in_order = tuple(names[place].pop(0) for place in places)
+    if len(set(in_order)) != len(in_order):
+        raise BadFlatbuffer("two tensors of a signature have one name", where=where, found=in_order)
+    return in_order
 
 
 def _unique(names: Sequence[str]) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ def sparse_constant(table: Any, data: Any, tensor_type: TensorType, name: str | 
     shape = tuple(int(d) for d in tensor_type.shape)
     for vector in (table.traversalOrder, table.blockMap, table.dimMetadata):
         if vector is not None and len(vector) > 2 * len(shape):
-            found = f"{len(vector)} for {len(shape)} axes"
-            raise BadFlatbuffer("a sparse tensor has too many levels", where=where, found=found)
+            sizes = f"{len(vector)} for {len(shape)} axes"
+            raise BadFlatbuffer("a sparse tensor has too many levels", where=where, found=sizes)
     levels = tuple(_level(level, where) for level in table.dimMetadata or ())
     sparsity = Sparsity(integers(table.traversalOrder), integers(table.blockMap), levels)
     count = len(sparsity.places(shape, where, _MOST_IN_A_BYTE * len(data)))

@@ -58,14 +58,14 @@ class StateNames:
         """`name`, with a number behind it where a variable or a tensor at another place (subgraph, tensor) has it."""
         candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1)))
         free = (c for c in candidates if c not in self.variables and self.tensors.get(c, place) == place)
-        found = next(free)
-        self.tensors[found] = place
-        return found
+        free_name = next(free)
+        self.tensors[free_name] = place
+        return free_name
 
 
 @dataclass
-class Held:
-    """What the states of one subgraph hold while its operators are recorded. Without states in a body."""
+class SubgraphStates:
+    """The states of one subgraph while its operators are recorded. Bodies have none."""
 
     reader: StateReader
     handles: Mapping[int, str] = field(default_factory=dict)  # tensor -> the variable's name
@@ -75,27 +75,27 @@ class Held:
     values: dict[str, Atom] = field(default_factory=dict)  # of variables, by name
 
     @classmethod
-    def of(cls, reader: StateReader, variables: Mapping[str, State] | None) -> Held:
+    def of(cls, reader: StateReader, variables: Mapping[str, State] | None) -> SubgraphStates:
         """The states of a signature's subgraph, in the order of their tensors.
 
         An input is none, though it is marked as a variable tensor: the caller writes it before every call.
         variables: what the file's variables begin with, by name; None where they are no states.
         """
         handles = {} if variables is None else _handles(reader)
-        found: dict[int, State] = {}
+        state_of: dict[int, State] = {}
         for index, name in handles.items():
             if variables is None or name not in variables:
                 raise LowerError(f"the variable {name!r} has no first value", where=reader.where, expected="CALL_ONCE")
-            if variables[name] not in found.values():
-                found[index] = variables[name]
+            if variables[name] not in state_of.values():
+                state_of[index] = variables[name]
         once = _written_once(reader)
         written = {*_written_before_read(reader), *reader.inputs} - once.keys()
         for i in (i for i in reader.tensors.variables() if i not in written):
             first = once[i] if i in once else _first_value(reader, i)
-            found[i] = State(reader.state_name(i), first, "variable" if i in once else "tensor")
-        kept = [i for i in found if i not in handles]
-        states = tuple(found[index] for index in sorted(found))
-        return cls(reader, handles, {index: found[index].name for index in kept}, once, states)
+            state_of[i] = State(reader.state_name(i), first, "variable" if i in once else "tensor")
+        tensors = [i for i in state_of if i not in handles]
+        states = tuple(state_of[index] for index in sorted(state_of))
+        return cls(reader, handles, {index: state_of[index].name for index in tensors}, once, states)
 
     def start(self, variables: Sequence[Var]) -> dict[int, Atom]:
         """Let the states be these; the tensors that they are in."""
@@ -145,21 +145,21 @@ def _written_before_read(reader: StateReader) -> set[int]:
 def updated_states(tensors: ReadTensors, operator: Any) -> tuple[int, ...]:
     """The operands in state tensors, by position, that an operator may write in place: all, or those that it marks."""
     places = tensors.places(operator.inputs, optional=True)
-    found = [position for position, index in enumerate(places) if index != -1 and tensors.is_variable(index)]
+    positions = [position for position, index in enumerate(places) if index != -1 and tensors.is_variable(index)]
     marks = operator.mutatingVariableInputs
     if marks is None or not len(marks):
-        return tuple(found)
+        return tuple(positions)
     if len(marks) != len(places):
         raise BadFlatbuffer(
             "an operator does not say of each operand whether it writes it", expected=len(places), found=len(marks)
         )
-    return tuple(position for position in found if marks[position])
+    return tuple(position for position in positions if marks[position])
 
 
 def first_values(reader: StateReader) -> dict[str, State]:
-    """What the subgraph of a CALL_ONCE assigns to variables, by name; LowerError where it computes that."""
+    """Read the constants that the subgraph of a CALL_ONCE assigns to variables, by name. LowerError if computed."""
     handles = _handles(reader)
-    found = {}
+    variables = {}
     for builtin, operator in reader.calls():
         if builtin != "ASSIGN_VARIABLE":
             continue
@@ -167,27 +167,27 @@ def first_values(reader: StateReader) -> dict[str, State]:
         initial = reader.tensors.constant(value)
         if initial is None or handle not in handles:
             raise LowerError("the first value of a variable is computed", where=reader.where, expected="a constant")
-        found[handles[handle]] = State(handles[handle], initial)
-    return found
+        variables[handles[handle]] = State(handles[handle], initial)
+    return variables
 
 
 def _handles(reader: StateReader) -> dict[int, str]:
-    found = {}
+    names_of = {}
     for builtin, operator in reader.calls():
         if builtin == "VAR_HANDLE" and (table := options_of(builtin, operator)) is not None:
             where = f"{reader.where} ({builtin})"
             names = [text(name, where) for name in (table.container, table.sharedName)]
             (handle,) = reader.tensors.exactly(operator.outputs, 1, where)
-            found[handle] = "/".join(filter(None, names))
-    return found
+            names_of[handle] = "/".join(filter(None, names))
+    return names_of
 
 
 def _written_once(reader: StateReader) -> dict[int, Const]:
-    """What DEQUANTIZE of a constant leaves in a state tensor, by tensor: the runtime runs it in the first call alone.
+    """Read the constants that a DEQUANTIZE writes to state tensors: the runtime runs it only in the first call.
 
-    Measured on LiteRT 2.3.0; so the fused LSTMs of official files with halves for weights go on from call to call.
+    Measured on LiteRT 2.3.0; so the fused LSTMs of official files with f16 weights keep their states between calls.
     """
-    found = {}
+    constants = {}
     for builtin, operator in reader.calls():
         if builtin != "DEQUANTIZE":
             continue
@@ -196,8 +196,8 @@ def _written_once(reader: StateReader) -> dict[int, Const]:
         (operand,) = reader.tensors.exactly(operator.inputs, 1, where)
         const = reader.tensors.constant(operand) if reader.tensors.is_variable(result) else None
         if const is not None and const.type.dtype in (DType.f16, DType.bf16):
-            found[result] = Const(const.array.astype(np.float32))
-    return found
+            constants[result] = Const(const.array.astype(np.float32))
+    return constants
 
 
 def _first_value(reader: StateReader, index: int) -> Const:

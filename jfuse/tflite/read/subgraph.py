@@ -20,7 +20,7 @@ from jfuse.tflite.read.fields import options_of, text
 from jfuse.tflite.read.metadata import debug_index
 from jfuse.tflite.read.operators import Results, equation, opaque
 from jfuse.tflite.read.resources import ON_RESOURCES, effects_of
-from jfuse.tflite.read.states import ON_VARIABLES, Held, StateNames, updated_states
+from jfuse.tflite.read.states import ON_VARIABLES, StateNames, SubgraphStates, updated_states
 from jfuse.tflite.read.tables import ON_TABLES, Contents, lookup_operands
 from jfuse.tflite.read.tensors import ReadTensors
 from jfuse.tflite.runtime.versions import own_version
@@ -28,7 +28,7 @@ from jfuse.tflite.schema import is_custom
 
 
 class ReadParts(Protocol):
-    """What the subgraphs of one file share. `resources`: variables and tables stay resources."""
+    """The parts that the subgraphs of one file share. `resources`: variables and tables stay resources."""
 
     resources: bool
     names: SymbolNames
@@ -70,7 +70,7 @@ class Subgraph:
         self._file = file
         self._bound: dict[int, Atom] = {}
         self._unwritten: set[int] = set()  # state tensors that hold by now what the call before left in them
-        self.held = Held(self)
+        self.held = SubgraphStates(self)
         if len(set(self.inputs)) != len(self.inputs):
             raise BadFlatbuffer("an input is listed twice", where=self.where)
 
@@ -94,13 +94,13 @@ class Subgraph:
 
     def variables(self, types: Sequence[TensorType]) -> list[Var]:
         """The inputs, of types that may say more of their sizes than the file does."""
-        found = []
-        for index, given in zip(self.inputs, types, strict=True):
+        inputs = []
+        for index, stated in zip(self.inputs, types, strict=True):
             own = self.tensors.element(index)
-            self.tensors.compare(index, given, stated=own.quantization is not None or given.quantization is not None)
-            given = replace(given, quantization=own.quantization, holds=own.holds)
-            found.append(Var(given, self.tensors.name(index)))
-        return found
+            self.tensors.compare(index, stated, stated=own.quantization is not None or stated.quantization is not None)
+            stated = replace(stated, quantization=own.quantization, holds=own.holds)
+            inputs.append(Var(stated, self.tensors.name(index)))
+        return inputs
 
     def record(self, *variables: Var) -> tuple[Atom | None, ...]:
         """Record all operators in the active trace; the results, then what the states hold after them."""
@@ -144,8 +144,8 @@ class Subgraph:
             error.where = where if error.where is None else f"{where}, {error.where}"
             raise
         except Exception as error:  # whatever a check missed: a corrupt option can make anything of a kernel
-            found = f"{type(error).__name__}: {error}"
-            raise BadFlatbuffer("an operator cannot be read", where=where, found=found) from error
+            message = f"{type(error).__name__}: {error}"
+            raise BadFlatbuffer("an operator cannot be read", where=where, found=message) from error
         assert len(trace.eqns) == count + 1, "one operator is one equation"
         self._keep(operator, outputs, where)
 
@@ -166,8 +166,8 @@ class Subgraph:
 
     def _result_type(self, index: int) -> TensorType:
         """As `_type`; where the file says no rank, it may have any."""
-        found = self._type(index)
-        return found if self.tensors.has_rank(index) else replace(found, ranked=False)
+        type_ = self._type(index)
+        return type_ if self.tensors.has_rank(index) else replace(type_, ranked=False)
 
     def _operands(self, builtin: str, operator: Any) -> list[Atom | None]:
         if builtin == "HASHTABLE_FIND" and not self._file.resources:
@@ -223,7 +223,7 @@ class Subgraph:
             self._bound[inputs[operand]] = eqn.outputs[position]
 
     def read(self, index: int) -> Atom:
-        """What a tensor holds by now."""
+        """Return the current value of a tensor."""
         if index in self._bound:
             return self._bound[index]
         if self.tensors.is_variable(index):
@@ -232,10 +232,10 @@ class Subgraph:
                 where=self.tensors.place(index),
                 expected="a state that an operator writes before it is read",
             )
-        found = self.tensors.constant(index)
-        if found is None and not self._file.resources and self.tensors.declared(index)[1] is DType.resource:
+        constant = self.tensors.constant(index)
+        if constant is None and not self._file.resources and self.tensors.declared(index)[1] is DType.resource:
             where = self.tensors.place(index)
             raise LowerError("a variable or table is an operand", where=where, expected="what it holds")
-        if found is None:
+        if constant is None:
             raise BadFlatbuffer("a tensor is read before it is written", where=self.tensors.place(index))
-        return found
+        return constant

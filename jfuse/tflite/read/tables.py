@@ -17,9 +17,9 @@ Contents = tuple[Const, Const]
 
 
 def filled_tables(reader: StateReader) -> dict[int, Contents]:
-    """What a subgraph fills tables with, by the table's number; raises LowerError where it computes that."""
+    """Read the constants that a subgraph fills tables with, by the table's number. Raises LowerError if computed."""
     numbers = _handles(reader)
-    found: dict[int, Contents] = {}
+    contents_of: dict[int, Contents] = {}
     for builtin, operator in reader.calls():
         if builtin != "HASHTABLE_IMPORT":
             continue
@@ -27,8 +27,8 @@ def filled_tables(reader: StateReader) -> dict[int, Contents]:
         contents = (reader.tensors.constant(keys), reader.tensors.constant(values))
         if handle not in numbers or contents[0] is None or contents[1] is None:
             raise LowerError("the contents of a table are computed", where=reader.where, expected="constants")
-        found.setdefault(numbers[handle], (contents[0], contents[1]))  # the runtime ignores later imports
-    return found
+        contents_of.setdefault(numbers[handle], (contents[0], contents[1]))  # the runtime ignores later imports
+    return contents_of
 
 
 def lookup_operands(reader: StateReader, tables: Mapping[int, Contents], operator: Any) -> list[Atom | None]:
@@ -42,9 +42,9 @@ def lookup_operands(reader: StateReader, tables: Mapping[int, Contents], operato
 
 def _handles(reader: StateReader) -> dict[int, int]:
     """The numbers of the tables of a subgraph, by the tensor with the handle."""
-    found = {}
+    number_of = {}
     for builtin, operator in reader.calls():
         if builtin == "HASHTABLE" and (table := options_of(builtin, operator)) is not None:
             (handle,) = reader.tensors.exactly(operator.outputs, 1, f"{reader.where} ({builtin})")
-            found[handle] = int(table.tableId)
-    return found
+            number_of[handle] = int(table.tableId)
+    return number_of

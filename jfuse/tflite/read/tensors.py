@@ -67,11 +67,11 @@ class ReadTensors:
 
     def variables(self) -> list[int]:
         """The tensors that are marked so; they have no data, or the runtime refuses the file."""
-        found = [index for index, tensor in enumerate(self._tables) if tensor.isVariable]
-        for index in found:
+        indices = [index for index, tensor in enumerate(self._tables) if tensor.isVariable]
+        for index in indices:
             if self._buffers.data_of(self._tables[index], self.place(index)) is not None:
                 raise BadFlatbuffer("a tensor that is written in place has data", where=self.place(index))
-        return found
+        return indices
 
     def has_rank(self, index: int) -> bool:
         """Whether the file says how many dimensions a tensor has; old files say so of none without any."""
@@ -106,7 +106,7 @@ class ReadTensors:
         return signature, DTYPES[tensor.type]
 
     def quantization(self, index: int) -> Quantization | None:
-        """What the numbers of a tensor stand for; None for plain ones."""
+        """Return the quantization of a tensor; None for plain numbers."""
         if index not in self._quantizations:
             self._quantizations[index] = self._read_quantization(index)
         return self._quantizations[index]
@@ -155,8 +155,8 @@ class ReadTensors:
         if size < 1 or not shape or scales is None or scales.array.dtype != np.float16:
             raise BadFlatbuffer("the blocks of a tensor have no scales in f16", where=where)
         if scales.array.size * size != math.prod(shape) or shape[-1] % size:
-            found = f"{scales.array.size} scales of {size} numbers"
-            raise BadFlatbuffer("the blocks do not fill the tensor", where=where, expected=shape, found=found)
+            mismatch = f"{scales.array.size} scales of {size} numbers"
+            raise BadFlatbuffer("the blocks do not fill the tensor", where=where, expected=shape, found=mismatch)
         return size, tuple(scales.array.astype(np.float32).ravel().tolist())
 
     def element(self, index: int) -> TensorType:
@@ -172,8 +172,10 @@ class ReadTensors:
     def _held(self, table: Any, index: int) -> HeldType:
         shape = () if table.shape is None else integers(table.shape[: _MOST_AXES + 1])
         if table.type not in DTYPES or len(shape) > _MOST_AXES or any(d < -1 for d in shape):
-            found = f"type {table.type}, shape {shape}"
-            raise BadFlatbuffer("a variant holds tensors of an impossible type", where=self.place(index), found=found)
+            mismatch = f"type {table.type}, shape {shape}"
+            raise BadFlatbuffer(
+                "a variant holds tensors of an impossible type", where=self.place(index), found=mismatch
+            )
         return HeldType(DTYPES[table.type], shape if shape or table.hasRank else None)
 
     def type(self, index: int, names: SymbolNames) -> TensorType:
@@ -194,12 +196,12 @@ class ReadTensors:
         )
         alike = dtype is derived.dtype or (stated and fits(TensorType((), dtype), TensorType((), derived.dtype)))
         if not alike or not shapes:
-            found = f"{dtype.value}[{','.join('?' if d < 0 else str(d) for d in shape)}]"
+            file_type = f"{dtype.value}[{','.join('?' if d < 0 else str(d) for d in shape)}]"
             raise BadFlatbuffer(
                 "the file states another type than its operators give",
                 where=self.place(index),
                 expected=str(derived),
-                found=found,
+                found=file_type,
             )
 
     def constant(self, index: int) -> Const | None:
@@ -207,7 +209,7 @@ class ReadTensors:
         dtype, shape = self.declared(index)[1], self.allocated(index)  # what has data has a size
         tensor_type = TensorType(shape, dtype, self.quantization(index))
         table, where = self._tables[index], self.place(index)
-        found = self._buffers.constant(table, tensor_type, self.name(index) or None, where)
-        if found is None and 0 in shape and dtype is not DType.string:
+        const = self._buffers.constant(table, tensor_type, self.name(index) or None, where)
+        if const is None and 0 in shape and dtype is not DType.string:
             return Const(np.zeros(shape, dtype.numpy), self.name(index) or None, tensor_type.quantization)
-        return found
+        return const

@@ -11,7 +11,7 @@ from jfuse.tflite.runtime.table import limits_of
 
 
 def lacks_broadcasting(eqn: Eqn) -> str | None:
-    """What the kernel of an elementwise op cannot do about operands of different shapes; None where it can."""
+    """Explain why an elementwise kernel cannot take operands of different shapes; None where it can."""
     if not eqn.op.elementwise:
         return None
     shapes = [a.type.shape for a in eqn.inputs if a is not None]

@@ -39,7 +39,7 @@ def refused(eqn: Eqn) -> Atom | None:
 
 
 def unsupported(eqn: Eqn) -> str | None:
-    """What is wrong with the types of a builtin's equation, where no kernel takes them."""
+    """Explain why no kernel takes the types of a builtin's equation; None where one does."""
     limits = limits_of(eqn.op.builtin)
     if limits is None:
         return _NO_ROW.format(eqn.op.builtin) if eqn.op.is_kernel else None

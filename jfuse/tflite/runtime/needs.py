@@ -17,8 +17,8 @@ def _type(eqn: Eqn, index: int) -> TensorType | None:
 
 
 def _dtype(eqn: Eqn, index: int) -> DType | None:
-    found = _type(eqn, index)
-    return None if found is None else found.dtype
+    type_ = _type(eqn, index)
+    return None if type_ is None else type_.dtype
 
 
 def _types(names: str) -> frozenset[DType]:
@@ -32,8 +32,8 @@ _FLOAT8 = (DType.f8e4m3fn, DType.f8e5m2)
 
 def at(index: int, names: str) -> Need:
     """The operand at `index` has one of the dtypes ("f8": either 8-bit float)."""
-    wanted = _types(names)
-    return lambda eqn: _dtype(eqn, index) in wanted
+    dtypes = _types(names)
+    return lambda eqn: _dtype(eqn, index) in dtypes
 
 
 def first(names: str) -> Need:
@@ -43,14 +43,14 @@ def first(names: str) -> Need:
 
 def anywhere(names: str) -> Need:
     """An operand or a result has one of the dtypes."""
-    wanted = _types(names)
-    return lambda eqn: any(a is not None and a.type.dtype in wanted for a in (*eqn.inputs, *eqn.outputs))
+    dtypes = _types(names)
+    return lambda eqn: any(a is not None and a.type.dtype in dtypes for a in (*eqn.inputs, *eqn.outputs))
 
 
 def result(names: str) -> Need:
     """The first result has one of the dtypes."""
-    wanted = _types(names)
-    return lambda eqn: eqn.outputs[0].type.dtype in wanted
+    dtypes = _types(names)
+    return lambda eqn: eqn.outputs[0].type.dtype in dtypes
 
 
 def option(name: str) -> Need:

@@ -86,8 +86,8 @@ class TrainedRange:
 
 
 Result = Literal["free", "same", "plain"] | Mapping[DType, Fixed]
-"""What a kernel of integers gives: a result of any scale, one of the scale of all its activations, plain numbers
-(indices, truth values), or a result of one scale for each type."""
+"""The result of an integer kernel: of any scale, of the scale of all its activations, plain numbers (indices, truth
+values), or of one scale for each type."""
 
 
 @dataclass(frozen=True)
@@ -188,11 +188,11 @@ class IntegerSvdf:
 
 @dataclass(frozen=True)
 class Quantized:
-    """What a runtime's kernel does with quantized tensors.
+    """The ways in which a runtime's kernel takes quantized tensors.
 
     weights: operands that may be kept in few bits. together: they are quantized all or none. asymmetric: whether the
-    kernel with integer weights is right where it takes a zero point for its float operands. integers: None where there
-    is no kernel. recurrence: how the integers of a recurrent operator hang together.
+    kernel with integer weights is right where it takes a zero point for its float operands. integers: the kernel that
+    computes in integers, None without one. recurrence: the relations between the integers of a recurrent operator.
     """
 
     integers: Integers | None = None
@@ -202,7 +202,7 @@ class Quantized:
     recurrence: IntegerLstm | IntegerSvdf | None = None
 
     def weights_at(self, operand: int) -> WeightOperand | None:
-        """What is known of the operand at a position, where it holds weights."""
+        """Look up the weights at an operand's position; None where it has none."""
         return next((w for w in self.weights if w.operand == operand), None)
 
 

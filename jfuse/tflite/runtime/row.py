@@ -47,7 +47,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class KernelLimits:
-    """What a runtime's kernel takes of tensors without quantization. None stands for every type.
+    """The tensors without quantization that a runtime's kernel takes. None means every type.
 
     operand, result: the element types of the first operand and the first result. broadcasts: the largest rank at which
     the kernel of an elementwise op broadcasts, 0 for not at all; None for an op that has nothing to broadcast.
@@ -79,9 +79,9 @@ EITHER_OVERWRITTEN = InPlace(2, changes=True)
 
 @dataclass(frozen=True)
 class Runtime:
-    """What one runtime does with a builtin.
+    """One runtime's kernel of a builtin.
 
-    limits: None where nobody measured them, as jfuse has no kernel either. quantized: without it the op stays float.
+    limits: None where nobody measured them, because jfuse has no kernel. quantized: without it the op stays float.
     in_place: None where the result has memory of its own.
     """
 

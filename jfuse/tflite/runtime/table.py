@@ -39,19 +39,19 @@ ROWS = by_builtin(family.ROWS for family in _FAMILIES)
 
 
 def litert_of(builtin: str | None) -> Runtime | None:
-    """What LiteRT does with a builtin; None where it has no kernel, or where nobody has written the row."""
+    """Look up LiteRT's kernel of a builtin; None where it has none, or the row is missing."""
     row = ROWS.get(builtin or "")
     return None if row is None else row.litert
 
 
 def limits_of(builtin: str | None) -> KernelLimits | None:
-    """What LiteRT's kernel of a builtin takes; None where that was never measured."""
+    """Look up the types that LiteRT's kernel of a builtin takes; None where that was never measured."""
     runtime = litert_of(builtin)
     return None if runtime is None else runtime.limits
 
 
 def quantized_of(op: Op) -> Quantized:
-    """What LiteRT's kernel of an op does with quantized tensors; further forms of a builtin stay float."""
+    """Look up how LiteRT's kernel of an op takes quantized tensors; further forms of a builtin stay float."""
     runtime = None if op.form else litert_of(op.builtin)
     return FLOAT_ONLY if runtime is None else runtime.quantized
 

@@ -15,8 +15,8 @@ from jfuse.tflite.runtime.table import litert_of
 
 def version_of(eqn: Eqn) -> int:
     """The version to write for an equation of a builtin op."""
-    found = _versions(str(eqn.op.builtin))
-    return next((version for version, needs in found.rules if needs(eqn)), found.default)
+    versions = _versions(str(eqn.op.builtin))
+    return next((version for version, needs in versions.rules if needs(eqn)), versions.default)
 
 
 def own_version(eqn: Eqn) -> int | None:

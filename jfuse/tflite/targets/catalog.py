@@ -29,8 +29,8 @@ def _is_integer(eqn: Eqn) -> bool:
 def _has_integer_lstm_with_state(program: Program) -> bool:
     """Whether an integer LSTM starts from something else than what a call begins with."""
     lstms = [e for g in program.entries() for e in all_eqns(g) if len(state_operands(e)) == _LSTM_STATES]
-    kept = {v for s in program.signatures for v in s.graph.inputs[len(s.input_names) :]}
-    return any(_is_integer(e) and any(e.inputs[i] in kept for i in state_operands(e)) for e in lstms)
+    state_vars = {v for s in program.signatures for v in s.graph.inputs[len(s.input_names) :]}
+    return any(_is_integer(e) and any(e.inputs[i] in state_vars for i in state_operands(e)) for e in lstms)
 
 
 def _keeps_states(program: Program) -> bool:

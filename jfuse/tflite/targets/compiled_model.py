@@ -1,7 +1,7 @@
-"""What LiteRT's CompiledModel refuses of a whole file, besides operators.
+"""Conditions of LiteRT's CompiledModel on a whole file, besides operators.
 
-Measured in it over all rows of the tests (`python -m bench.target_tables compiled-model`, ai-edge-litert 2.3.0), but
-for variable tensors, which litert/core/model/model_load.cc names. What stands between operators may have any size.
+Measured over all rows of the tests (`python -m bench.target_tables compiled-model`, ai-edge-litert 2.3.0), except for
+variable tensors, which litert/core/model/model_load.cc names. Tensors between operators may have any size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "compiled-model"
 
 
 def in_variable_tensors(program: Program) -> list[str]:
-    """What of a program holds variable tensors, in words: operators with states, and states without."""
+    """Name the parts of a program with variable tensors: operators with states, else states without operators."""
     eqns = [eqn for graph in program.entries() for eqn in all_eqns(graph) if keeps_state(eqn)]
     states = [state.name for state in program.states() if state.home == "tensor"]
     return [*dict.fromkeys(str(eqn.op.builtin) for eqn in eqns), *([] if eqns else states)]
@@ -31,12 +31,12 @@ def in_variable_tensors(program: Program) -> list[str]:
 def why_not_loaded(program: Program) -> list[str]:
     """Why CompiledModel refuses the file of a lowered program; [] where it takes it."""
     held = in_variable_tensors(program)
-    found = [f"CompiledModel loads no variable tensors ({', '.join(held)})"] if held else []
-    return [*found, *dict.fromkeys(reason for s in distinct(program) for reason in _of_boundary(s))]
+    reasons = [f"CompiledModel loads no variable tensors ({', '.join(held)})"] if held else []
+    return [*reasons, *dict.fromkeys(reason for s in distinct(program) for reason in _of_boundary(s))]
 
 
 def interpreter_only(program: Program, target: Target) -> str:
-    """What to tell of a file for LiteRT that runs in Interpreter alone; "" where there is nothing to tell."""
+    """Return a note for a LiteRT file that runs in Interpreter alone; "" for other files."""
     is_for_litert = target.runs is None and not target.compiled_model
     reasons = why_not_loaded(program) if is_for_litert else []
     if not reasons:
@@ -46,11 +46,11 @@ def interpreter_only(program: Program, target: Target) -> str:
 
 
 def _of_boundary(signature: Signature) -> Iterator[str]:
-    """What is wrong with inputs and outputs."""
+    """List the reasons why CompiledModel refuses inputs and outputs."""
     graph = signature.graph
     inputs = dict(zip(signature.input_names, graph.inputs, strict=False))
     outputs = dict(zip(signature.output_names, graph.outputs, strict=False))
-    given = {name for var in inputs.values() for d in var.type.shape for name in symbols_of(d)}
+    symbols = {name for var in inputs.values() for d in var.type.shape for name in symbols_of(d)}
     made = producers(graph)
     for name, atom in (*inputs.items(), *outputs.items()):
         if atom.type.dtype is DType.c128:
@@ -58,7 +58,7 @@ def _of_boundary(signature: Signature) -> Iterator[str]:
         if any(is_known(d) and d == 0 for d in atom.type.shape):
             yield f"CompiledModel takes no tensors without elements, as {name!r} is ({atom.type})"
     for name, atom in outputs.items():
-        if _is_sized_at_run_time(atom.type, given):
+        if _is_sized_at_run_time(atom.type, symbols):
             yield f"CompiledModel gives no results whose size data decide, as that of {name!r} ({atom.type})"
         elif isinstance(atom, Const) or (
             isinstance(atom, Var) and atom in made and known_at_allocation(atom, made.get)
@@ -66,5 +66,5 @@ def _of_boundary(signature: Signature) -> Iterator[str]:
             yield f"CompiledModel gives no results that are known before a call, as {name!r}"
 
 
-def _is_sized_at_run_time(tensor_type: TensorType, given: set[str]) -> bool:
-    return any(name not in given for d in tensor_type.shape for name in symbols_of(d))
+def _is_sized_at_run_time(tensor_type: TensorType, symbols: set[str]) -> bool:
+    return any(name not in symbols for d in tensor_type.shape for name in symbols_of(d))

@@ -8,7 +8,7 @@ from jfuse.ir.graph import Const, Eqn
 from jfuse.ir.types import DType
 
 Condition = Callable[[Eqn], str | None]
-"""What keeps an equation from a runtime; None where nothing does."""
+"""Why an equation cannot run in a runtime; None where it can."""
 
 
 def _has(eqn: Eqn, name: str) -> bool:

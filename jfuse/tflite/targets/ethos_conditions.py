@@ -65,8 +65,8 @@ def single_scale(eqn: Eqn) -> str | None:
 
 def scaled(eqn: Eqn) -> str | None:
     """All integers have a scale; floats are not integers yet."""
-    found = next((a.type for a in _data(eqn) if a.type.quantization is None and a.dtype.kind in "iu"), None)
-    return None if found is None else f"the NPU takes integers with a scale, not {found}"
+    unscaled = next((a.type for a in _data(eqn) if a.type.quantization is None and a.dtype.kind in "iu"), None)
+    return None if unscaled is None else f"the NPU takes integers with a scale, not {unscaled}"
 
 
 def byte_weights(eqn: Eqn) -> str | None:
@@ -79,10 +79,10 @@ def byte_weights(eqn: Eqn) -> str | None:
 
 def short_strides(eqn: Eqn) -> str | None:
     """Strides of 3 at most, unless nothing is padded and nothing dilated."""
-    found = _stride(eqn)
+    reason = _stride(eqn)
     dilated = max(eqn.params.get("dilation_h_factor", 1), eqn.params.get("dilation_w_factor", 1)) > 1
     is_free = eqn.params["padding"] == "VALID" and not dilated
-    return found if found is not None and not is_free else None
+    return reason if reason is not None and not is_free else None
 
 
 def _stride(eqn: Eqn) -> str | None:
@@ -112,8 +112,8 @@ def small_window(eqn: Eqn) -> str | None:
 
 def same_parameters(eqn: Eqn) -> str | None:
     """Operands and result in one scale and zero point."""
-    found = {a.type.quantization for a in _data(eqn)}
-    return "the NPU takes operands in the scale of the result only" if len(found) > 1 else None
+    quantizations = {a.type.quantization for a in _data(eqn)}
+    return "the NPU takes operands in the scale of the result only" if len(quantizations) > 1 else None
 
 
 def narrow_mean(eqn: Eqn) -> str | None:
@@ -200,8 +200,8 @@ def whole_steps(eqn: Eqn) -> str | None:
     strides = int(eqn.params["stride_h"]), int(eqn.params["stride_w"])
     is_padded = eqn.params["padding"] == "SAME"
     rest = (0, 0) if is_padded else tuple(max(k - s, 0) for k, s in zip(weights[1:3], strides, strict=True))
-    wanted = tuple(n * s + r for n, s, r in zip(x[1:3], strides, rest, strict=True))
-    return None if y[1:3] == wanted else f"the NPU makes {wanted} of {x[1:3]} by strides of {strides}, not {y[1:3]}"
+    expected = tuple(n * s + r for n, s, r in zip(x[1:3], strides, rest, strict=True))
+    return None if y[1:3] == expected else f"the NPU makes {expected} of {x[1:3]} by strides of {strides}, not {y[1:3]}"
 
 
 def steps_of_two(eqn: Eqn) -> str | None:
@@ -226,10 +226,10 @@ def _factors(eqn: Eqn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[float, f
 
 def doubled(eqn: Eqn) -> str | None:
     """Images resized 2, 4 or 8 times in both directions, 2 times between centres by lines; one image at a time."""
-    found = _factors(eqn)
-    if found is None:
+    resize = _factors(eqn)
+    if resize is None:
         return None
-    x, y, (height, width) = found
+    x, y, (height, width) = resize
     by_lines = eqn.op.builtin == "RESIZE_BILINEAR" and bool(eqn.params.get("half_pixel_centers"))
     if x[1:3] == (1, 1) or (x == y and not by_lines):
         return None
@@ -244,10 +244,10 @@ def doubled(eqn: Eqn) -> str | None:
 
 def by_powers(eqn: Eqn) -> str | None:
     """Images resized by powers of two, where lines are between their numbers."""
-    found = _factors(eqn)
-    if found is None or found[0][1:3] == (1, 1):
+    resize = _factors(eqn)
+    if resize is None or resize[0][1:3] == (1, 1):
         return None
-    odd = [f for f in found[2] if f <= 0 or np.log2(f) % 1]
+    odd = [f for f in resize[2] if f <= 0 or np.log2(f) % 1]
     return f"the NPU resizes by powers of two, not {odd[0]:g} times" if odd else None
 
 

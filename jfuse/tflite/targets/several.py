@@ -50,11 +50,11 @@ class SeveralTargets(Target):
         return any(part.lacks_integers(eqn, *types) for part in self.parts)
 
     def why_not(self, eqn: Eqn) -> str | None:
-        """What keeps an equation from running on some of them, and on which."""
+        """Explain why an equation cannot run on some of the targets, and on which."""
         return self._reasons(lambda part: part.why_not(eqn))
 
     def why_on_cpu(self, eqn: Eqn) -> str | None:
-        """What keeps an equation from an accelerator of some of them."""
+        """Explain why an equation stays off the accelerator of some of the targets."""
         return self._reasons(lambda part: part.why_on_cpu(eqn))
 
     def why_another_form(self, eqn: Eqn) -> str | None:
@@ -66,7 +66,7 @@ class SeveralTargets(Target):
         return all(part.has(builtin) for part in self.parts)
 
     def losses_of(self, program: Program) -> list[str]:
-        """What each of them does otherwise with a program, without telling."""
+        """List the silent differences of each target for a program."""
         return [line for part in self.parts for line in part.losses_of(program)]
 
     def place_of(self, builtin: str) -> str:
@@ -75,11 +75,11 @@ class SeveralTargets(Target):
         return next((place for place in _WORST_FIRST if place in places), "runs")
 
     def _reasons(self, reason_of: Callable[[Target], str | None]) -> str | None:
-        found: dict[str, list[str]] = {}
+        targets_of: dict[str, list[str]] = {}
         for part in self.parts:
             if (reason := reason_of(part)) is not None:
-                found.setdefault(reason, []).append(part.name)
-        return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in found.items()) or None
+                targets_of.setdefault(reason, []).append(part.name)
+        return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in targets_of.items()) or None
 
 
 def together(targets: Sequence[Target]) -> Target:

@@ -39,10 +39,10 @@ class OperatorTable:
     operators: Mapping[str, Entry]
 
     def why_not(self, eqn: Eqn, *, quantized_only: bool = False) -> str | None:
-        """What keeps an equation from the runtime; None where the table has it.
+        """Explain why an equation cannot run in the runtime; None where the table has it.
 
-        quantized_only: the types of the table are those of quantized tensors; else they are those of plain numbers, and
-        say nothing of quantized ones.
+        quantized_only: the types of the table are those of quantized tensors; else they are those of plain numbers
+        alone.
         """
         entry = self.operators.get(str(eqn.op.builtin))
         if entry is None:
@@ -60,8 +60,8 @@ class OperatorTable:
             return None
         alike = {f"{a} to {b}" for a, b in entry.types if a != b and (b, a) not in entry.types}
         taken = ", ".join(sorted(alike | {a for a, b in entry.types if a == b}, key=_order))
-        found = f"{pair[0]} to {pair[1]}" if pair[0] != pair[1] else pair[0]
-        return f"{self.runtime} takes {taken}, not {found}"
+        types = f"{pair[0]} to {pair[1]}" if pair[0] != pair[1] else pair[0]
+        return f"{self.runtime} takes {taken}, not {types}"
 
 
 def integers_of(eqn: Eqn) -> str | None:

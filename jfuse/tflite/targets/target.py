@@ -17,7 +17,7 @@ from jfuse.tflite.targets.table import OperatorTable, integer_types
 
 @dataclass(frozen=True)
 class Loss:
-    """What a target does otherwise than LiteRT without telling.   of: the program that it happens to"""
+    """A silent difference of a target from LiteRT.   of: whether a program meets it"""
 
     text: str
     of: Callable[[Program], bool] = lambda program: True
@@ -90,7 +90,7 @@ class Target:
         return entry is not None and integer_types(*types) in entry.no_integers
 
     def why_not(self, eqn: Eqn) -> str | None:
-        """What keeps a builtin's equation from running at all; None where nothing does."""
+        """Explain why a builtin's equation cannot run at all; None where it can."""
         if eqn.op.builtin is None:
             return None
         if self.compiled_model and keeps_state(eqn):
@@ -106,7 +106,7 @@ class Target:
         return self.why_on_cpu(eqn) if reason is None and self.whole else reason
 
     def why_on_cpu(self, eqn: Eqn) -> str | None:
-        """What keeps an equation from the accelerator; None where it runs there, or there is none."""
+        """Explain why an equation stays off the accelerator; None where it runs there, or there is none."""
         if self.accelerator is None or eqn.op.builtin is None or eqn.op.code in self.custom:
             return None
         typed = any(e.types is not None for e in self.accelerator.operators.values())
@@ -130,7 +130,7 @@ class Target:
         return all(builtin in table.operators for table in tables)
 
     def losses_of(self, program: Program) -> list[str]:
-        """What the target does otherwise with a program, without telling."""
+        """List the silent differences of the target for a program."""
         return [f"{self.name}: {loss.text}" for loss in self.loses if loss.of(program)]
 
     def place_of(self, builtin: str) -> str:
@@ -141,7 +141,7 @@ class Target:
         return "runs" if self.accelerator is None or builtin in self.accelerator.operators else "CPU"
 
     def _why_not_custom(self, code: str) -> str | None:
-        """What keeps a custom operator from running: users bring its kernel, and Flex operators need a delegate."""
+        """Explain why a custom operator cannot run: Flex operators need a delegate; users bring the other kernels."""
         return (
             f"{self.runs.runtime} has no Flex delegate" if self.runs is not None and code.startswith("Flex") else None
         )
@@ -171,8 +171,8 @@ def _with_activations(eqn: Eqn, dtype: DType) -> Eqn:
 
 def numbers(release: str) -> tuple[int, ...]:
     """A release as three numbers, which compare as releases do."""
-    found = [int(part) for part in release.split(".")]
-    return tuple(found + [0] * (3 - len(found)))
+    parts = [int(part) for part in release.split(".")]
+    return tuple(parts + [0] * (3 - len(parts)))
 
 
 def _first(conditions: Conditions, eqn: Eqn) -> str | None:

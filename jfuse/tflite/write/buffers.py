@@ -51,12 +51,12 @@ class Buffers:
         if const.type.size == 0 and const.type.dtype is not DType.string:
             return 0  # no bytes: the runtime cannot tell such a constant from other tensors
         key = self.contents(const)
-        found = self._buffer_of.get(key)
-        if found is None:
-            found = self._buffer_of[key] = self._add(
+        index = self._buffer_of.get(key)
+        if index is None:
+            index = self._buffer_of[key] = self._add(
                 _Data(packed_size(const.stored, const.type.dtype), lambda: pack(const.stored, const.type.dtype))
             )
-        return found
+        return index
 
     def add(self, data: np.ndarray) -> int:
         """A buffer of its own.   data: u8[n]"""
@@ -95,7 +95,7 @@ class Buffers:
 
 
 def padding(size: int) -> bytes:
-    """What fills so many bytes up to the alignment."""
+    """The zeros that pad so many bytes to the alignment."""
     return bytes(_aligned(size) - size)
 
 

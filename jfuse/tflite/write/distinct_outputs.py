@@ -27,16 +27,16 @@ def unprepared(graph: Graph, *, is_body: bool = False, states: int = 0) -> list[
     """The positions of the results that `prepare_outputs` would copy."""
     own = set(graph.inputs)
     seen: set[Var] = set()
-    found = []
+    positions = []
     for i, atom in enumerate(graph.outputs[: len(graph.outputs) - states]):
         handed_on = is_body and i < len(graph.inputs) and atom is graph.inputs[i]
         if isinstance(atom, Const):
-            found += [] if is_body else [i]
+            positions += [] if is_body else [i]
         elif atom in seen or (atom in own and not handed_on):
-            found.append(i)
+            positions.append(i)
         else:
             seen.add(atom)
-    return found
+    return positions
 
 
 def _prepare(graph: Graph, is_body: bool, done: dict[int, Graph], states: int = 0) -> Graph:

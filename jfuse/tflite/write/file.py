@@ -81,7 +81,7 @@ def file_parts(
 
 
 class FileWriter:
-    """What the subgraphs of one file share: buffers, operator codes, and the index of each body."""
+    """The parts that the subgraphs of one file share: buffers, operator codes, and the index of each body."""
 
     def __init__(self, tensor_names: Mapping[str, TensorNames] = MappingProxyType({})) -> None:
         self._tensor_names = tensor_names

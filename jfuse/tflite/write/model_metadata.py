@@ -25,8 +25,8 @@ _NORMALIZATION = 1  # in the union ProcessUnitOptions
 def with_metadata(program: Program, metadata: Metadata) -> Program:
     """The program with the entry; one that it has goes. Raises JfuseError for a tensor that no signature has."""
     data = metadata_bytes(program, metadata)
-    kept = tuple(entry for entry in program.facts.metadata if entry[0] != NAME)
-    facts = replace(program.facts, metadata=(*kept, (NAME, Const(np.frombuffer(data, np.uint8)))))
+    others = tuple(entry for entry in program.facts.metadata if entry[0] != NAME)
+    facts = replace(program.facts, metadata=(*others, (NAME, Const(np.frombuffer(data, np.uint8)))))
     return replace(program, facts=facts)
 
 

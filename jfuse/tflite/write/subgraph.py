@@ -30,7 +30,7 @@ _KEEP_OMITTED = frozenset({"FULLY_CONNECTED", "CUSTOM"})
 
 
 class WrittenParts(Protocol):
-    """What the subgraphs of one file share. `initial`: the subgraph that gives variables their first values."""
+    """The parts that the subgraphs of one file share. `initial`: the subgraph that sets variables' initial values."""
 
     buffers: Buffers
     tables: Tables
