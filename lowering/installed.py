@@ -23,8 +23,8 @@ def rules_in(module: ModuleType) -> tuple[Rule, ...]:
 
 def found_in(module: ModuleType, kind: type[T] | UnionType) -> tuple[T, ...]:
     """The values of a kind that a module's names stand for, each once."""
-    found = (value for value in vars(module).values() if isinstance(value, kind))
-    return tuple({id(value): value for value in found}.values())
+    values = (value for value in vars(module).values() if isinstance(value, kind))
+    return tuple({id(value): value for value in values}.values())
 
 
 def installed_rules() -> tuple[Rule, ...]:
@@ -40,9 +40,9 @@ def installed_rules() -> tuple[Rule, ...]:
 def installed(
     group: str, kind: type[T] | UnionType, word: str, decorators: str, keys: Callable[[T], Iterable[tuple[object, str]]]
 ) -> tuple[T, ...]:
-    """What the modules of a group of entry points define of a kind; each key may be of one package alone.
+    """Collect the definitions of one kind from the modules of a group of entry points. Packages may not share a key.
 
-    word: what one is called; decorators: what makes one.
+    word: the name of the kind in messages; decorators: the decorators that make one.
     """
     entries = sorted(entry_points(group=group), key=lambda entry: entry.name)
     defined: list[tuple[T, EntryPoint]] = [(each, e) for e in entries for each in _defined(e, kind, word, decorators)]

@@ -36,12 +36,12 @@ def picks_rows(eqn: Eqn) -> bool:
     return is_plain and isinstance(eqn.inputs[0], Const) and isinstance(eqn.inputs[1], Var)
 
 
-def row_table(eqn: Eqn, found: Mapping[Var, RowTable]) -> RowTable | None:
-    """What an equation gives as a table; None where its results are none."""
+def row_table(eqn: Eqn, tables_of: Mapping[Var, RowTable]) -> RowTable | None:
+    """Return an equation's result as a table; None where it is none."""
     if picks_rows(eqn):
         return _picked(eqn)
     variables = [a for a in eqn.inputs if isinstance(a, Var)]
-    tables = [found[a] for a in variables if a in found]
+    tables = [tables_of[a] for a in variables if a in tables_of]
     if not tables or len(tables) < len(variables) or len({(t.ids, t.rows) for t in tables}) > 1:
         return None
     ids, rows, elements = tables[0].ids, tables[0].rows, max(t.elements for t in tables)
@@ -56,8 +56,10 @@ def row_table(eqn: Eqn, found: Mapping[Var, RowTable]) -> RowTable | None:
         return None
 
     def make() -> np.ndarray:
-        given = [found[a].make() if isinstance(a, Var) else a.array if isinstance(a, Const) else a for a in eqn.inputs]
-        return np.asarray(eqn.op.run(given, eqn.params, ())[0])
+        operands = [
+            tables_of[a].make() if isinstance(a, Var) else a.array if isinstance(a, Const) else a for a in eqn.inputs
+        ]
+        return np.asarray(eqn.op.run(operands, eqn.params, ())[0])
 
     return RowTable(ids, rows, elements, cache(make))  # what several read is computed once
 

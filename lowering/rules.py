@@ -187,7 +187,7 @@ class RuleSet:
                     yield from behind_special_cases(name, *path)
             yield path[0]
 
-        order = dict.fromkeys(found for name in names for found in behind_special_cases(name))
+        order = dict.fromkeys(reader for name in names for reader in behind_special_cases(name))
         return [(name, self.recovers[name]) for name in order]
 
     def _table(self, rule: Rule) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class ScaledProduct:
 
 
 def scaled_product(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> ScaledProduct | None:
-    """What a DIV makes of a rounded operand; None where it makes something else."""
+    """Read a DIV as the product of an operand that was rounded; None where it is another."""
     if eqn.op is not ops.div:
         return None
     divisor, (first, chain) = _maker(eqn.inputs[1], made_by), _chain(eqn.inputs[0], made_by)
@@ -126,10 +126,10 @@ def _begins(columns: Eqn, source: Atom | None) -> int | None:
     ):
         return None
     assert x is not None, "an operand"
-    given, taken = x.type.shape, columns.outputs[0].type.shape
-    if len(given) != len(taken) or given[:-1] != taken[:-1] or begin.array.shape != (len(given),):
+    source_shape, taken = x.type.shape, columns.outputs[0].type.shape
+    if len(source_shape) != len(taken) or source_shape[:-1] != taken[:-1] or begin.array.shape != (len(source_shape),):
         return None
-    is_masked = columns.params.get("begin_mask", 0) >> (len(given) - 1) & 1
+    is_masked = columns.params.get("begin_mask", 0) >> (len(source_shape) - 1) & 1
     return 0 if is_masked else int(begin.array[-1])
 
 
@@ -145,12 +145,12 @@ def _maker(atom: Atom | None, made_by: Mapping[Var, Eqn]) -> Eqn | None:
 
 def _chain(atom: Atom | None, made_by: Mapping[Var, Eqn]) -> tuple[Eqn | None, list[Eqn]]:
     """The equations that make an operand out of one value each, from the first on, and what makes that value."""
-    found: list[Eqn] = []
+    chain: list[Eqn] = []
     eqn = _maker(atom, made_by)
     while eqn is not None and (eqn.op in _LETTERS or eqn.op.moves == "renames" or _is_plain_product(eqn)):
-        found.append(eqn)
+        chain.append(eqn)
         eqn = _maker(eqn.inputs[0], made_by)
-    return eqn, found[::-1]
+    return eqn, chain[::-1]
 
 
 def _is_plain_product(eqn: Eqn) -> bool:
@@ -165,8 +165,8 @@ def _is_factor(eqn: Eqn) -> bool:
 
 def _var_and_const(eqn: Eqn) -> tuple[Var | None, Const | None]:
     """The operands of a product, whatever their order."""
-    found = {type(a): a for a in eqn.inputs}
-    return found.get(Var), found.get(Const)  # type: ignore[return-value]
+    by_type = {type(a): a for a in eqn.inputs}
+    return by_type.get(Var), by_type.get(Const)  # type: ignore[return-value]
 
 
 def _has_limits(chain: Sequence[Eqn]) -> bool:
@@ -206,11 +206,11 @@ def _maker_by(op: Op, atom: Atom | None, made_by: Mapping[Var, Eqn]) -> Eqn | No
 
 
 def _unrenamed(atom: Var, made_by: Mapping[Var, Eqn]) -> Atom | None:
-    """What an operand is under another shape."""
-    found: Atom | None = atom
-    while (eqn := _maker(found, made_by)) is not None and eqn.op.moves == "renames":
-        found = eqn.inputs[0]
-    return found
+    """Skip the reshapes before an operand."""
+    operand: Atom | None = atom
+    while (eqn := _maker(operand, made_by)) is not None and eqn.op.moves == "renames":
+        operand = eqn.inputs[0]
+    return operand
 
 
 def _is_for_rows(scale: Var, quotient: Eqn) -> bool:

@@ -21,7 +21,7 @@ _REMEDY = f'mend the annotation or the arguments, or write what the kernel reads
 
 
 def as_runtime_op(name: str) -> Callable[..., Sequence[Var]] | None:
-    """What records the runtime's own operator for a marked function of this name, from its operands and attributes."""
+    """Return the function that records the runtime's own operator for a marked function of this name; None without."""
     return _detection if name == DETECTION else None
 
 
@@ -78,14 +78,14 @@ def _detection(*operands: Any, attributes: Mapping[str, Any], results: Sequence[
 
 
 def _need_attributes(attributes: Mapping[str, Any]) -> None:
-    wanted = {
+    expected = {
         **dict.fromkeys(_INTEGERS, (int, "int")),
         **dict.fromkeys(_FLOATS, (float, "float")),
         "use_regular_nms": (bool, "bool"),
     }
     wrong = [
         f"{name}: {attributes.get(name)!r}"
-        for name, (kind, _) in wanted.items()
+        for name, (kind, _) in expected.items()
         if not isinstance(attributes.get(name), kind) or (kind is int and isinstance(attributes[name], bool))
     ]
     if not wrong and min(attributes[name] for name in _INTEGERS) < 1:
@@ -93,7 +93,7 @@ def _need_attributes(attributes: Mapping[str, Any]) -> None:
     if wrong:
         raise LowerError(
             f"the annotation of {DETECTION} lacks what its kernel reads",
-            expected=", ".join(f"{name}: {text}" for name, (_, text) in wanted.items()) + ", the integers 1 or more",
+            expected=", ".join(f"{name}: {text}" for name, (_, text) in expected.items()) + ", the integers 1 or more",
             found=", ".join(wrong),
             remedy=_REMEDY,
         )

@@ -32,12 +32,12 @@ def fuse_embedding(table: Array, ids: Array) -> Array:
     if site().index_limit(ids) is None:
         table, ids = _guarded(table, ids)
     ids = ids if dtype(ids) is DType.i32 else ops.cast(ids, out_data_type=DType.i32)
-    found = ops.embedding_lookup(ids if rank(ids) == 1 else ops.reshape(ids, [-1]), table)
+    looked_up = ops.embedding_lookup(ids if rank(ids) == 1 else ops.reshape(ids, [-1]), table)
     shape = _shape(ids, table)
     if rank(ids) == 1 and len(shape) == rank(table):
-        return found
-    sources = [v for v in (ids, found) if isinstance(v, Var)]
-    return ops.reshape(found, shape_tensor(shape, sources))
+        return looked_up
+    sources = [v for v in (ids, looked_up) if isinstance(v, Var)]
+    return ops.reshape(looked_up, shape_tensor(shape, sources))
 
 
 def _shape(ids: Array, table: Array) -> Shape:

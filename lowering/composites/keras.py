@@ -72,8 +72,8 @@ def _gates(weights: np.ndarray) -> list[np.ndarray]:
 
 def _steps(sequence: Array, time_major: bool) -> Array:
     """All steps in the layout of the result, or the last one alone where the body returns no more."""
-    wanted = site().result_type(1).shape[0 if time_major else 1]
-    if same(wanted, sequence.shape[0]) is not True and same(wanted, 1) is True:
+    size_ = site().result_type(1).shape[0 if time_major else 1]
+    if same(size_, sequence.shape[0]) is not True and same(size_, 1) is True:
         sequence = ops.strided_slice(sequence, [-1], [0], [1], end_mask=1)
     return sequence if time_major else ops.transpose(sequence, _SWAP)
 

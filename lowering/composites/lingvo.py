@@ -38,7 +38,7 @@ _WEIGHTS = {
     "projection": ("w_proj", "projection"),
     "scale": ("ln_scale", "layer_norm_scale"),
 }
-"""What the arguments of a marked function are called, lingvo's names first."""
+"""The names of a marked function's arguments, lingvo's names first."""
 _PLACES = ("input", *_WEIGHTS)  # of the official contract
 _BLOCKS = ("cell", "input", "forget", "output")  # of lingvo's matrices; without "input" where gates are coupled
 
@@ -86,8 +86,8 @@ def _with_states(named: Mapping[str, Array]) -> tuple[Array | None, ...]:
     inputs = [n for n, v in by_name.items() if n not in taken and v not in known and v.type.dtype.is_float]
     need(len(inputs) == 1, "one_step_input", want="one argument that is the step input", got=inputs)
     results = [_result(body, atom, states) for atom in body.outputs]
-    order, found = _read(body, by_name[inputs[0]], states, results)
-    new = _stepped(named, inputs[0], found, order)
+    order, proposal = _read(body, by_name[inputs[0]], states, results)
+    new = _stepped(named, inputs[0], proposal, order)
     return tuple(_masked(named, r, by_name, value) for r, value in zip(results, new, strict=True))
 
 
@@ -117,13 +117,13 @@ def _read(body: Graph, x: Var, states: Sequence[Var], results: Sequence[_Result]
     raise max(refusals, key=lambda refusal: refusal.near)
 
 
-def _stepped(named: Mapping[str, Array], x: str, found: Proposal, order: Sequence[int]) -> list[Array | None]:
+def _stepped(named: Mapping[str, Array], x: str, proposal: Proposal, order: Sequence[int]) -> list[Array | None]:
     """The new states, in the order of the results; None where nothing reads one."""
-    options = {name: value for name, value in found.attributes.items() if name not in ("results", "reverse")}
-    roles = found.attributes["results"]
+    options = {name: value for name, value in proposal.attributes.items() if name not in ("results", "reverse")}
+    roles = proposal.attributes["results"]
     states = dict(zip(roles, (named[name] for name in _STATES), strict=True))
     results = tuple(roles[i] for i in order)
-    return _one_step(named[x], states["h"], states["c"], results, {**found.constants, **options})
+    return _one_step(named[x], states["h"], states["c"], results, {**proposal.constants, **options})
 
 
 def _one_step(x: Array, h: Array, c: Array, results: tuple[str, ...], cell: Mapping[str, Any]) -> list[Array | None]:
@@ -145,23 +145,23 @@ def _masked(named: Mapping[str, Array], result: _Result, by_name: Mapping[str, V
 
 
 def _from_zero(named: Mapping[str, Array]) -> tuple[Array | None, ...]:
-    given = _by_place(named)
-    for role, value in given.items():
+    operands = _by_place(named)
+    for role, value in operands.items():
         need(role == "input" or is_constant(value), f"static_{role}", want="a constant", got=str(type_of(value)))
-    x = given["input"]
+    x = operands["input"]
     fits = rank(x) == 2 and is_known(x.shape[1]) and dtype(x) in (DType.f32, DType.f64)
     need(fits, "cell_input", want="f32[batch, inputs]", got=str(type_of(x)))
     need(len(site().results) == 1, "cell_results", want="m' alone", got=len(site().results))
     outputs = site().result_type(0).shape[-1]
-    units = given["projection"].shape[0] if "projection" in given else outputs
-    count = given["bias"].size // units
-    shapes = {role: value.shape for role, value in given.items()}
+    units = operands["projection"].shape[0] if "projection" in operands else outputs
+    count = operands["bias"].size // units
+    shapes = {role: value.shape for role, value in operands.items()}
     want = {"input": x.shape, "weight": (x.shape[1] + outputs, count * units), "bias": (count * units,)}
-    want |= {"projection": (units, outputs)} if "projection" in given else {}
-    want |= {"scale": (count * units,)} if "scale" in given else {}
+    want |= {"projection": (units, outputs)} if "projection" in operands else {}
+    want |= {"scale": (count * units,)} if "scale" in operands else {}
     need(shapes == want and count in (3, 4) and outputs <= units, "cell_weights", want=want, got=shapes)
     h, c = (zeros((x.shape[0], n), dtype(x), [x]) for n in (outputs, units))
-    return tuple(_one_step(x, h, c, ("h",), {**_weights(given, count), "cell_clip": _cap(site().body)}))
+    return tuple(_one_step(x, h, c, ("h",), {**_weights(operands, count), "cell_clip": _cap(site().body)}))
 
 
 def _by_place(named: Mapping[str, Array]) -> dict[str, Array]:
@@ -169,30 +169,30 @@ def _by_place(named: Mapping[str, Array]) -> dict[str, Array]:
     roles = {name: role for role, names in _WEIGHTS.items() for name in names}
     others = [name for name in named if name not in roles]
     if len(others) == 1 and len({roles[name] for name in named if name in roles}) == len(named) - 1:
-        found = {roles.get(name, "input"): value for name, value in named.items()}
+        operands = {roles.get(name, "input"): value for name, value in named.items()}
     else:
-        found = dict(zip(_PLACES, named.values(), strict=False))
+        operands = dict(zip(_PLACES, named.values(), strict=False))
     need(
-        {"input", "weight", "bias"} <= found.keys() and len(named) <= len(_PLACES),
+        {"input", "weight", "bias"} <= operands.keys() and len(named) <= len(_PLACES),
         "cell_arguments",
         want="m and c among the arguments, or (input, weight, bias, projection[, layer_norm_scale])",
         got=", ".join(named),
     )
-    return {r: v for r, v in found.items() if r != "projection" or rank(v) == 2}
+    return {r: v for r, v in operands.items() if r != "projection" or rank(v) == 2}
 
 
-def _weights(given: Mapping[str, Array], count: int) -> dict[str, np.ndarray]:
+def _weights(operands: Mapping[str, Array], count: int) -> dict[str, np.ndarray]:
     """The weights of each gate from lingvo's, whose columns are blocks in the order cell, input, forget, output."""
     gates = [gate for gate in _BLOCKS if count == 4 or gate != "input"]
-    weight, recurrent = np.split(given["weight"], [given["input"].shape[1]])
-    kinds = {"weights": weight.T, "recurrent": recurrent.T, "bias": given["bias"], "norm": given.get("scale")}
-    found = {
+    weight, recurrent = np.split(operands["weight"], [operands["input"].shape[1]])
+    kinds = {"weights": weight.T, "recurrent": recurrent.T, "bias": operands["bias"], "norm": operands.get("scale")}
+    weights = {
         f"{gate}_{kind}": part
         for kind, array in kinds.items()
         if array is not None
         for gate, part in zip(gates, np.split(array, count), strict=True)
     }
-    return found | ({"projection_weights": given["projection"].T} if "projection" in given else {})
+    return weights | ({"projection_weights": operands["projection"].T} if "projection" in operands else {})
 
 
 def _cap(body: Graph) -> float:

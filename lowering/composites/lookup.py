@@ -45,9 +45,9 @@ def fuse_hashtable_lookup(lookup: Array, keys: Array, values: Array) -> tuple[Ar
     near = -(2**30) <= wide[0] and wide[-1] < 2**30
     need(near, "keys_far_apart", want="keys from -2^30 to 2^30", got=f"{wide[0]} to {wide[-1]}")
     low, high = (np.asarray(end, np.int32) for end in (wide[0] - 1, wide[-1] + 1))
-    found, hits = ops.hashtable_lookup(ops.minimum(ops.maximum(lookup, low), high), keys, values)
-    wanted = site().result_type(1).dtype
-    return found, hits if wanted is DType.u8 else ops.cast(hits, out_data_type=wanted)
+    rows, hits = ops.hashtable_lookup(ops.minimum(ops.maximum(lookup, low), high), keys, values)
+    hits_dtype = site().result_type(1).dtype
+    return rows, hits if hits_dtype is DType.u8 else ops.cast(hits, out_data_type=hits_dtype)
 
 
 @fuses("embedding_lookup_sparse", makes=("EMBEDDING_LOOKUP_SPARSE",))
@@ -85,7 +85,7 @@ def fuse_embedding_lookup_sparse(
 
 
 def _factors(operands: Mapping[str, Array]) -> Array:
-    """What the body multiplies each row of sums with, one for each row: what it gives for sums of ones."""
+    """Compute the body's factor of each row of sums: its result for sums of ones."""
     body, names = site().body, site().arguments
     bound = [operands.get(name) for name in names]
     bound = list(operands.values()) if any(a is None for a in bound) else bound
@@ -94,9 +94,9 @@ def _factors(operands: Mapping[str, Array]) -> Array:
     need(total.type.is_static, "lookup_operands", want="sums of known sizes", got=str(total.type))
     ones = Const(np.ones([int(d) for d in total.type.shape], np.float32))
     after = substitute_graph(body, {total: ones})
-    (found,) = evaluate(replace(after, eqns=live_eqns(after, after.outputs)), bound)
+    (factors,) = evaluate(replace(after, eqns=live_eqns(after, after.outputs)), bound)
     rows = product(body.outputs[0].type.shape[: -(rank(operands["params"]) - 1)])
-    return ops.reshape(ops.strided_slice(ops.reshape(found, [rows, -1]), [0, 0], [rows, 1], [1, 1]), [-1])
+    return ops.reshape(ops.strided_slice(ops.reshape(factors, [rows, -1]), [0, 0], [rows, 1], [1, 1]), [-1])
 
 
 def _sums(body: Graph, table: Var) -> Var:

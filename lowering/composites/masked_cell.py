@@ -17,7 +17,7 @@ from jfuse.lowering.rule_tools.shape_tensors import shape_tensor
 from jfuse.lowering.rules import need
 
 _HELD = {"input": -FROZEN, "forget": FROZEN, "cell": 0.0}
-"""What enters the gates where a step does not count: the state stays."""
+"""Gate inputs of a masked step: with them the state stays the same."""
 _EPSILON = 1e-8  # of LiteRT's layer norm; tflite/kernels/internal/tensor_utils_common.h, kNormalizationConstant
 
 
@@ -89,8 +89,10 @@ def masked_last_cell(
         *(None, None, state, state),  # the output is read by nothing
         *[None] * 4,
     ]
-    kept = {name: options[name] for name in ("fused_activation_function", "cell_clip")}
-    *_, last = ops.unidirectional_sequence_lstm(ops.concatenation(*gates, axis=2), *operands, time_major=True, **kept)
+    cell_options = {name: options[name] for name in ("fused_activation_function", "cell_clip")}
+    *_, last = ops.unidirectional_sequence_lstm(
+        ops.concatenation(*gates, axis=2), *operands, time_major=True, **cell_options
+    )
     return ops.reshape(last, shape_tensor(c.shape, [c, y]))
 
 
@@ -100,7 +102,7 @@ def _all_but_last(y: Array) -> Array:
 
 
 def _normed(z: Array, weights: LstmWeights, gate: str) -> Array:
-    """What enters the nonlinearity of a gate at all steps.   z: f[t,b,i+o], input and last output -> f[t,b,u]"""
+    """Compute a gate's sum before its nonlinearity, at all steps.   z: f[t,b,i+o], input and last output -> f[t,b,u]"""
     recurrent = getattr(weights, f"{gate}_recurrent")
     recurrent = np.diag(recurrent) if weights.is_diagonal else recurrent
     kernel = np.concatenate([getattr(weights, f"{gate}_weights"), recurrent], axis=1)

@@ -43,11 +43,11 @@ def fuse_lstm(
     stay 0. Without the input gate's weights it is 1 minus the forget gate. one_step: t is 1, and the op that has no
     axis of steps is meant. The last c of masked steps with layer norms is that of a second op.
     """
-    wanted = scan.wanted()
+    names = scan.wanted()
     needs_one = int(weights.forget_weights.shape[1]) > x.shape[2]
     steps = Steps.of(_with_one(x) if needs_one else x, masking, scan)
     entering = weights.of_gates("weights")
-    reads_c = masking.mask is not None and "c" in wanted
+    reads_c = masking.mask is not None and "c" in names
     freezes = reads_c and weights.forget_norm is None  # a norm would take the large numbers away
     if freezes:
         towards = (0.0, 1.0, None, None)
@@ -78,13 +78,13 @@ def fuse_lstm(
     if reads_c and not freezes:
         last_c = masked_last_cell(steps, weights, y, h, c, spelled)
     last_c = ops.strided_slice(last_c, [0, 0], [0, c.shape[1]], [1, 1], begin_mask=3, end_mask=1) if idle else last_c
-    return steps.results(wanted, y, h=h, c=last_c, held=masking.held, fill=masking.fill)
+    return steps.results(names, y, h=h, c=last_c, held=masking.held, fill=masking.fill)
 
 
 def _recurrent(weights: LstmWeights, one_step: bool) -> list[Array | None]:
     """The recurrent weights of each gate; the op of one step has matrices only."""
-    found = weights.of_gates("recurrent")
-    return [np.diag(r) if one_step and weights.is_diagonal and r is not None else r for r in found]
+    matrices = weights.of_gates("recurrent")
+    return [np.diag(r) if one_step and weights.is_diagonal and r is not None else r for r in matrices]
 
 
 @fuses("jfuse.rnn", claims={"compare", "select"}, makes=("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"))
@@ -137,8 +137,8 @@ def fuse_svdf(
     """
     in_order = bool((order == np.arange(order.size)).all())
     weights = _as(x, feature_weights, time_weights, bias)
-    given = state if in_order else ops.gather(state, order, axis=1)
-    y, after = ops.svdf(_only_step(x), *weights, given, rank=rank, fused_activation_function=activation)
+    ordered_state = state if in_order else ops.gather(state, order, axis=1)
+    y, after = ops.svdf(_only_step(x), *weights, ordered_state, rank=rank, fused_activation_function=activation)
     back = np.argsort(order).astype(np.int32)
     values = {"y": ops.expand_dims(y, 0), "state": after if in_order else ops.gather(after, back, axis=1)}
     return tuple(values[name] for name in results)
@@ -156,5 +156,5 @@ def _with_one(x: Array) -> Array:
 
 def _as(x: Array, *arrays: Array | None) -> list[Array | None]:
     """Weights in the dtype of x; those that have it keep their names."""
-    wanted = dtype(x).numpy
-    return [a if a is None or a.dtype == wanted else a.astype(wanted) for a in arrays]
+    dtype_ = dtype(x).numpy
+    return [a if a is None or a.dtype == dtype_ else a.astype(dtype_) for a in arrays]

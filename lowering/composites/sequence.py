@@ -115,13 +115,13 @@ class Steps:
         "h" and "held": the last counted step, where none counts the value of that name; "c": the value; "y": every
         step; "y_<name>": every step that counts, in the others the last one that did before them, or `fill`.
         """
-        found: dict[str | None, Any] = {None: None, "c": values.get("c")}
+        results: dict[str | None, Any] = {None: None, "c": values.get("c")}
         for name in filter(None, dict.fromkeys(names)):
             if name in ("h", "held"):
-                found[name] = self._last(y, values[name])
+                results[name] = self._last(y, values[name])
             elif name != "c":
-                found[name] = self._collected(name, y, values)
-        return tuple(found[name] for name in names)
+                results[name] = self._collected(name, y, values)
+        return tuple(results[name] for name in names)
 
     def _last(self, y: Array, initial: Array) -> Array:
         if self.valid is None:

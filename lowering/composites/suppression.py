@@ -67,9 +67,9 @@ def fuse_padded_suppression(
     is_chosen = ops.logical_and(ops.less(numbers, total), ops.gather(has_place, places, axis=0))
     chosen = ops.sum_(ops.cast(is_chosen, out_data_type=DType.i32), np.zeros(1, np.int32))
     # The chosen ones come first, in their order.
-    found, _ = ops.topk_v2(ops.select_v2(is_chosen, n - numbers, np.int32(0)), np.int32(min(n, max_output_size)))
-    is_found = ops.greater(found, np.int32(0))
-    at = ops.gather(places, ops.select_v2(is_found, ops.sub(np.int32(n), found), np.int32(0)), axis=0)
+    best, _ = ops.topk_v2(ops.select_v2(is_chosen, n - numbers, np.int32(0)), np.int32(min(n, max_output_size)))
+    is_found = ops.greater(best, np.int32(0))
+    at = ops.gather(places, ops.select_v2(is_found, ops.sub(np.int32(n), best), np.int32(0)), axis=0)
     result = ops.select_v2(is_found, at if sorted_input else ops.gather(order, at, axis=0), np.int32(0))
     if max_output_size > n:
         result = ops.pad(result, np.array([[0, max_output_size - n]], np.int32))

@@ -52,10 +52,10 @@ def lower_conv(
     lhs_dilation: pixels of zeros go between those of the image, as in a transposed convolution.
     preferred_element_type: that of the result; integers of 8 bits that make i32 are exact in f32.
     """
-    wanted = dtype(x) if preferred_element_type is None else DType.of(np.dtype(preferred_element_type))
+    result_type = dtype(x) if preferred_element_type is None else DType.of(np.dtype(preferred_element_type))
     summed = product(tuple(d for i, d in enumerate(weights.shape) if i != dimension_numbers.rhs_spec[0]))
-    is_exact = dtype(x) is dtype(weights) is DType.i8 and wanted is DType.i32 and summed <= _EXACT_PRODUCTS
-    x, weights = (as_dtype(v, DType.f32 if is_exact else wanted) for v in (x, weights))
+    is_exact = dtype(x) is dtype(weights) is DType.i8 and result_type is DType.i32 and summed <= _EXACT_PRODUCTS
+    x, weights = (as_dtype(v, DType.f32 if is_exact else result_type) for v in (x, weights))
     lhs, rhs, out = dimension_numbers.lhs_spec, dimension_numbers.rhs_spec, dimension_numbers.out_spec
     image = _ordered(x, (lhs[0], *lhs[2:], lhs[1]))
     if batch_group_count != 1:  # jax has groups of one kind alone
@@ -74,7 +74,7 @@ def lower_conv(
     if count == 1:
         result = ops.squeeze(result, squeeze_dims=(1,))
     places = (out[0], *out[2:], out[1])
-    return as_dtype(_ordered(result, tuple(int(i) for i in np.argsort(places))), wanted)
+    return as_dtype(_ordered(result, tuple(int(i) for i in np.argsort(places))), result_type)
 
 
 def _ordered(x: Array, axes: Sequence[int]) -> Array:

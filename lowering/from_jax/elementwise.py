@@ -228,12 +228,12 @@ def lower_select_n(which: Array, *cases: Array) -> Array:
 @lowers_jax("convert_element_type")
 def lower_convert(x: Array, *, new_dtype: Any) -> Array:
     """CAST; numbers become bools by whether they are not 0."""
-    wanted = DType.of(np.dtype(new_dtype))
-    if wanted is dtype(x):
+    new_type = DType.of(np.dtype(new_dtype))
+    if new_type is dtype(x):
         return x
-    if wanted is DType.bool:
+    if new_type is DType.bool:
         return ops.not_equal(x, scalar(0, x))
-    return DEFAULT.lowers["Cast"](x, DstT=wanted)
+    return DEFAULT.lowers["Cast"](x, DstT=new_type)
 
 
 @lowers_jax("reduce_precision")

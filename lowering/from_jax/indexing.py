@@ -104,10 +104,10 @@ class IndexWindows:
         """For each indexed axis the positions, i32[batch…, wide…] up to broadcasting.   indices: i32[batch…, n]"""
         batch = rank(indices) - 1
         count = len(self.wide)
-        found: list[Array] = []
+        positions: list[Array] = []
         for axis, with_ in self.batching:
             column = tuple(indices.shape[with_] if i == with_ else 1 for i in range(batch))
-            found.append(shaped(counted(self.operand[axis], indices, *sources()), (*column, *[1] * count), indices))
+            positions.append(shaped(counted(self.operand[axis], indices, *sources()), (*column, *[1] * count), indices))
         for number, axis in enumerate(self.mapped):
             if axis in self.whole:
                 continue
@@ -117,8 +117,8 @@ class IndexWindows:
                 row = tuple(self.sizes[a] if a == axis else 1 for a in self.wide)
                 steps = shaped(counted(self.sizes[axis], *sources()), (*[1] * batch, *row), *sources())
                 part = ops.add(part, steps)
-            found.append(part)
-        return found
+            positions.append(part)
+        return positions
 
     def are_within(self, indices: Array) -> bool:
         """Whether all windows lie within the operand, as far as is known."""
@@ -207,7 +207,7 @@ def lower_gather(
         inside = shaped(windows.within(indices), column, indices, *sources())
         return ops.select_v2(inside, taken, scalar(_beyond(dtype(x)) if fill_value is None else fill_value, x))
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-    kept = [a for a in range(rank(x)) if a not in dropped]
+    axes_left = [a for a in range(rank(x)) if a not in dropped]
     batch = rank(indices) - 1
     if how == "fail":
         note("indices are taken to lie within what they index: the file fails on others, where jax fills in a value")
@@ -216,7 +216,7 @@ def lower_gather(
         for number, axis in enumerate(windows.mapped):
             starts[axis] = _component(indices, number)
         window = lower_dynamic_slice(x, *starts, slice_sizes=slice_sizes)
-        return shaped(window, tuple(slice_sizes[a] for a in kept), x, *sources())
+        return shaped(window, tuple(slice_sizes[a] for a in axes_left), x, *sources())
     elif how == "clip":
         indices = windows.clamped(indices)
     if batch == 0:  # one vector is a list of one
@@ -229,12 +229,12 @@ def lower_gather(
         if tuple(numbers.offset_dims) == tuple(i for i in range(rank(x)) if i != axis):  # x[:, :, places]
             (places,) = windows.places(indices)
             return ops.gather(x, places, axis=axis)
-    found = _gathered(x, indices, windows)
+    selected = _gathered(x, indices, windows)
     # Now the axes are: those of the indices, the wide ones, the rest.
     axis_of = {a: rank(indices) - 1 + i for i, a in enumerate((*windows.wide, *windows.rest))}
-    offsets, batches = iter(kept), iter(range(batch))
+    offsets, batches = iter(axes_left), iter(range(batch))
     order, shape = [], []
-    for place in range(batch + len(kept)):
+    for place in range(batch + len(axes_left)):
         if place in numbers.offset_dims:
             axis = next(offsets)
             shape.append(slice_sizes[axis])
@@ -243,13 +243,13 @@ def lower_gather(
             number = next(batches)
             shape.append(indices.shape[number])
             order.append(number)
-    order += [i for i in range(rank(found)) if i not in order]  # of size 1
-    moved = found if order == list(range(rank(found))) else ops.transpose(found, tuple(order))
+    order += [i for i in range(rank(selected)) if i not in order]  # of size 1
+    moved = selected if order == list(range(rank(selected))) else ops.transpose(selected, tuple(order))
     return shaped(moved, tuple(shape), x, indices, *sources())
 
 
 def _outside(mode: str, x: Array, indices: Array, windows: IndexWindows, fill_value: Any) -> str:
-    """What becomes of windows that reach out of x: "clip", "fill", "fail", or "none" where there are none."""
+    """Choose how to treat windows that reach out of x: "clip", "fill", "fail", or "none" where there are none."""
     if windows.are_within(indices):
         return "none"
     if "FILL" not in mode:
@@ -265,7 +265,7 @@ def _outside(mode: str, x: Array, indices: Array, windows: IndexWindows, fill_va
 
 
 def _beyond(kind: DType) -> Any:
-    """What jax fills in where no value is given."""
+    """The default value that jax fills in."""
     if kind.is_float or kind is DType.c64:
         return np.nan
     limits = None if kind is DType.bool else np.iinfo(kind.numpy)

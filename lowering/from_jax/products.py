@@ -37,10 +37,10 @@ def lower_dot_general(
     result += [label for i, label in enumerate(x_labels) if i not in (*x_sum, *x_batch)]
     result += [label for j, label in enumerate(y_labels) if j not in (*y_sum, *y_batch)]
     equation = f"{''.join(x_labels)},{''.join(y_labels)}->{''.join(result)}"
-    wanted = None if preferred_element_type is None else DType.of(np.dtype(preferred_element_type))
+    result_type = None if preferred_element_type is None else DType.of(np.dtype(preferred_element_type))
     # jax leaves a product of a real and a complex operand to the type that it asks for; wider sums do not overflow.
-    if dtype(x) is not dtype(y) or (wanted is not None and wanted.numpy.itemsize > dtype(x).numpy.itemsize):
-        common = wanted or DType.of(np.result_type(dtype(x).numpy, dtype(y).numpy))
+    if dtype(x) is not dtype(y) or (result_type is not None and result_type.numpy.itemsize > dtype(x).numpy.itemsize):
+        common = result_type or DType.of(np.result_type(dtype(x).numpy, dtype(y).numpy))
         x, y = as_dtype(x, common), as_dtype(y, common)
     product = DEFAULT.lowers["Einsum"](x, y, equation=equation)
-    return product if wanted is None else as_dtype(product, wanted)
+    return product if result_type is None else as_dtype(product, result_type)

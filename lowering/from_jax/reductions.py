@@ -54,8 +54,8 @@ def lower_argmin(x: Array, *, axes: Sequence[int], index_dtype: Any) -> Array:
 
 def _place(name: str, x: Array, axes: Sequence[int], index_dtype: Any) -> Array:
     (axis,) = axes
-    found = DEFAULT.lowers[name](x, np.int32(axis), output_type=DType.i32)
-    return as_dtype(found, DType.of(np.dtype(index_dtype)))
+    index = DEFAULT.lowers[name](x, np.int32(axis), output_type=DType.i32)
+    return as_dtype(index, DType.of(np.dtype(index_dtype)))
 
 
 @lowers_jax("cumsum")
@@ -98,8 +98,8 @@ def _running(combine: Callable[[Array, Array], Array], x: Array, axis: int, reve
     step = 1
     while step < int(size):
         joined = combine(_part(x, axis, step, size), _part(x, axis, 0, size - step))
-        kept = _part(x, axis, size - step, size) if reverse else _part(x, axis, 0, step)
-        x = ops.concatenation(*((joined, kept) if reverse else (kept, joined)), axis=axis)
+        unchanged = _part(x, axis, size - step, size) if reverse else _part(x, axis, 0, step)
+        x = ops.concatenation(*((joined, unchanged) if reverse else (unchanged, joined)), axis=axis)
         step *= 2
     return x
 
@@ -159,12 +159,12 @@ def lower_sort(*operands: Array, dimension: int, num_keys: int) -> Any:
         descending, chosen = ops.topk_v2(_reversed_order(key if places is None else _taken(key, places)), size)
         places = chosen if places is None else _taken(places, chosen)
     is_flag = dtype(rows[0]) is DType.bool
-    found = [ops.less(descending, np.int32(0)) if is_flag else _reversed_order(descending)]
-    found += [_taken(o, places) for o in rows[1:]]
+    ordered = [ops.less(descending, np.int32(0)) if is_flag else _reversed_order(descending)]
+    ordered += [_taken(o, places) for o in rows[1:]]
     if not is_last:
         back = tuple(int(i) for i in np.argsort(order))
-        found = [ops.transpose(f, back) for f in found]
-    return tuple(found) if len(operands) > 1 else found[0]
+        ordered = [ops.transpose(f, back) for f in ordered]
+    return tuple(ordered) if len(operands) > 1 else ordered[0]
 
 
 def _taken(x: Array, places: Array) -> Array:

@@ -109,6 +109,6 @@ def _unmerged(table: Array, windows: IndexWindows) -> Array:
     """The rows as the operand's axes again."""
     order = (*windows.indexed, *windows.rest)
     shape = tuple(windows.operand[a] for a in order)
-    found = shaped(table, shape, table, *sources())
+    unflattened = shaped(table, shape, table, *sources())
     back = tuple(int(i) for i in np.argsort(order))
-    return found if list(back) == list(range(len(order))) else ops.transpose(found, back)
+    return unflattened if list(back) == list(range(len(order))) else ops.transpose(unflattened, back)

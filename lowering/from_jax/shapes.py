@@ -118,8 +118,8 @@ def lower_pad(x: Array, value: Array, *, padding_config: Sequence[Sequence[int]]
         x = ops.dilate(x, np.array(between, np.int32), value)
     widths = [(low, high) for low, high, _ in padding_config]
     if any(_is_more(w) for pair in widths for w in pair):
-        kept = [tuple(w if _is_more(w) else 0 for w in pair) for pair in widths]
-        rows = [shape_tensor(pair, [x, *sources()]) for pair in kept]
+        added = [tuple(w if _is_more(w) else 0 for w in pair) for pair in widths]
+        rows = [shape_tensor(pair, [x, *sources()]) for pair in added]
         paddings = np.stack(rows) if all(map(is_constant, rows)) else ops.pack(*rows)
         x = DEFAULT.lowers["PadV2"](x, paddings, value)
     if any(is_known(w) and w < 0 for pair in widths for w in pair):
@@ -137,9 +137,9 @@ def _is_more(width: Dim) -> bool:
 def lower_iota(*dynamic: Array, dtype: Any, shape: Shape, dimension: int) -> Array:
     """0, 1, … along one axis."""
     numbers = counted(shape[dimension], *sources())
-    wanted = DType.of(np.dtype(dtype))
-    if wanted is not DType.i32:
-        numbers = ops.cast(numbers, out_data_type=wanted)
+    type_ = DType.of(np.dtype(dtype))
+    if type_ is not DType.i32:
+        numbers = ops.cast(numbers, out_data_type=type_)
     column = tuple(size if axis == dimension else 1 for axis, size in enumerate(shape))
     return broadcast(shaped(numbers, column, *sources()), tuple(shape))
 
@@ -156,6 +156,6 @@ def lower_tile(x: Array, *, reps: Sequence[Dim]) -> Array:
     return ops.tile(x, shape_tensor(tuple(reps), [x, *sources()]))
 
 
-def as_dtype(x: Array, wanted: DType) -> Array:
+def as_dtype(x: Array, type_: DType) -> Array:
     """CAST where the dtype differs."""
-    return x if dtype(x) is wanted else ops.cast(x, out_data_type=wanted)
+    return x if dtype(x) is type_ else ops.cast(x, out_data_type=type_)

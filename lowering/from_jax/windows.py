@@ -84,11 +84,11 @@ def _over(x: Array, pool: Pool, axes: Sequence[int], window: Sequence[int], stri
     spatial = (*((1,) if len(axes) == 1 else ()), *sizes[split : split + len(axes)])
     image = shaped(moved, (_count(sizes[:split]), *spatial, _count(sizes[split + len(axes) :])), x, *sources())
     lead = [1] * (2 - len(axes))
-    found = pool(image, [*lead, *(window[a] for a in axes)], [*lead, *(strides[a] for a in axes)], "VALID")
-    result = (*sizes[:split], *found.shape[3 - len(axes) : 3], *sizes[split + len(axes) :])
+    pooled = pool(image, [*lead, *(window[a] for a in axes)], [*lead, *(strides[a] for a in axes)], "VALID")
+    result = (*sizes[:split], *pooled.shape[3 - len(axes) : 3], *sizes[split + len(axes) :])
     back = tuple(int(i) for i in np.argsort(order))
-    found = shaped(found, result, x, *sources())
-    return found if list(back) == list(range(rank(x))) else ops.transpose(found, back)
+    pooled = shaped(pooled, result, x, *sources())
+    return pooled if list(back) == list(range(rank(x))) else ops.transpose(pooled, back)
 
 
 def _count(sizes: Sequence[int]) -> int:

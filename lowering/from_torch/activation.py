@@ -100,8 +100,8 @@ def lower_elu(x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: flo
         return ops.elu(x)
     zero = scalar(0, x)
     negative = ops.elu(ops.mul(ops.minimum(x, zero), scalar(input_scale, x)))
-    found = ops.add(ops.maximum(x, zero), ops.mul(negative, scalar(alpha, x)))
-    return found if scale == 1.0 else ops.mul(found, scalar(scale, x))
+    activated = ops.add(ops.maximum(x, zero), ops.mul(negative, scalar(alpha, x)))
+    return activated if scale == 1.0 else ops.mul(activated, scalar(scale, x))
 
 
 @lowers_torch("aten.celu")
@@ -162,7 +162,7 @@ def lower_log_softmax(x: Array, dim: int, dtype: DType | bool | None = None) -> 
     return to_last(_cast(x, dtype), dim, DEFAULT.lowers["LogSoftmax"])
 
 
-def _cast(x: Array, wanted: DType | bool | None) -> Array:
-    if wanted is True:
+def _cast(x: Array, type_: DType | bool | None) -> Array:
+    if type_ is True:
         raise LowerError("a softmax of f16 to f32", remedy="cast before it")
-    return x if wanted is None or wanted is False else as_type(x, wanted)
+    return x if type_ is None or type_ is False else as_type(x, type_)

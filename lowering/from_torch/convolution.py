@@ -31,8 +31,8 @@ class _Channels:
 
 def entries(value: Steps, count: int) -> tuple[int, ...]:
     """One number for each spatial axis."""
-    given = (value,) if isinstance(value, int) else tuple(value)
-    return given * count if len(given) == 1 else given
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    return numbers * count if len(numbers) == 1 else numbers
 
 
 def _convolved(
@@ -47,9 +47,9 @@ def _convolved(
 ) -> Array:
     order = tuple(range(rank(weight)))
     if rank(x) == rank(weight) - 1:  # one image
-        found = _convolved(lower_unsqueeze(x, 0), weight, bias, strides, sides, dilations, between, groups)
-        return shaped(found, tuple(found.shape[1:]), x, *sources())
-    found = lower_conv(
+        convolved = _convolved(lower_unsqueeze(x, 0), weight, bias, strides, sides, dilations, between, groups)
+        return shaped(convolved, tuple(convolved.shape[1:]), x, *sources())
+    convolved = lower_conv(
         x,
         weight,
         window_strides=strides,
@@ -60,7 +60,7 @@ def _convolved(
         feature_group_count=groups,
         batch_group_count=1,
     )
-    return found if bias is None else ops.add(found, shaped(bias, (bias.shape[0], *[1] * (rank(weight) - 2))))
+    return convolved if bias is None else ops.add(convolved, shaped(bias, (bias.shape[0], *[1] * (rank(weight) - 2))))
 
 
 @lowers_torch("aten.conv1d", "aten.conv2d", "aten.conv3d")
@@ -151,9 +151,9 @@ def lower_im2col(
     if rank(x) != 4:
         raise LowerError("windows of one image", remedy="give it a batch axis")
     eye = np.eye(count, dtype=np.float32).reshape(count, 1, height, width)
-    found = lower_convolution(x, np.tile(eye, (channels, 1, 1, 1)), None, stride, padding, dilation, channels)
-    batch, outputs, *sizes = found.shape
-    return shaped(found, (batch, outputs, sizes[0] * sizes[1]), x, *sources())
+    columns = lower_convolution(x, np.tile(eye, (channels, 1, 1, 1)), None, stride, padding, dilation, channels)
+    batch, outputs, *sizes = columns.shape
+    return shaped(columns, (batch, outputs, sizes[0] * sizes[1]), x, *sources())
 
 
 @lowers_torch("aten.col2im")

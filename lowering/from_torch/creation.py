@@ -113,8 +113,8 @@ def lower_triu(x: Array, diagonal: int = 0) -> Array:
 def _where_column(x: Array, holds: Any, diagonal: int) -> Array:
     rows = shaped(counted(x.shape[-2], x, *sources()), (x.shape[-2], 1), x, *sources())
     columns = counted(x.shape[-1], x, *sources())
-    kept = holds(columns, ops.add(rows, np.int32(diagonal)) if diagonal else rows)
+    is_inside = holds(columns, ops.add(rows, np.int32(diagonal)) if diagonal else rows)
     if type_of(x).dtype is DType.bool:
-        return ops.logical_and(x, kept)
-    wide = shaped(kept, (*[1] * (rank(x) - 2), *kept.shape), x, *sources())
+        return ops.logical_and(x, is_inside)
+    wide = shaped(is_inside, (*[1] * (rank(x) - 2), *is_inside.shape), x, *sources())
     return ops.select_v2(wide, x, scalar(0, x))

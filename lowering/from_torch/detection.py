@@ -63,8 +63,8 @@ def lower_roi_align(
     shares = ops.mul(_outer(row_shares, True), _outer(column_shares, False))
     shape = (rois.shape[0], height * width, int(rows.shape[2]) * int(columns.shape[2]))
     flat_places, flat_shares = (shaped(v, shape, rois, *sources()) for v in (places, shares))
-    found = weighted_pixels(x, image, flat_places, flat_shares)
-    return transposed(shaped(found, (rois.shape[0], height, width, c), rois, x, *sources()), (0, 3, 1, 2))
+    pixels = weighted_pixels(x, image, flat_places, flat_shares)
+    return transposed(shaped(pixels, (rois.shape[0], height, width, c), rois, x, *sources()), (0, 3, 1, 2))
 
 
 def _outer(x: Array, is_row: bool) -> Array:

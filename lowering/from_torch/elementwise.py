@@ -186,7 +186,7 @@ def lower_round(x: Array, *, decimals: int = 0) -> Array:
 
 @lowers_torch("aten.frac")
 def lower_frac(x: Array) -> Array:
-    """What truncation takes away."""
+    """Subtract the truncated number."""
     return ops.sub(x, lower_trunc(x))
 
 
@@ -237,11 +237,11 @@ def lower_addcdiv(x: Array, y: Array, z: Array, *, value: Any = 1) -> Array:
 @lowers_torch("aten.clamp", "aten.clip", "aten.clamp_min", "aten.clamp_max.none")
 def lower_clamp(x: Array, low: Any = None, high: Any = None) -> Array:
     """min(max(x, low), high), of those that are given."""
-    wanted = common_type(x, *(v for v in (low, high) if v is not None))
-    result = as_type(x, wanted)
+    type_ = common_type(x, *(v for v in (low, high) if v is not None))
+    result = as_type(x, type_)
     if low is not None:
-        result = ops.maximum(result, as_type(low, wanted))
-    return result if high is None else ops.minimum(result, as_type(high, wanted))
+        result = ops.maximum(result, as_type(low, type_))
+    return result if high is None else ops.minimum(result, as_type(high, type_))
 
 
 @lowers_torch("aten.clamp_max")
@@ -264,10 +264,10 @@ def lower_masked_fill(x: Array, mask: Array, value: Any) -> Array:
 
 def _logical(name: str, of_bools: str, of_integers: str | None) -> None:
     def lower(*operands: Any) -> Array:
-        given = promoted(*operands)
-        if of_integers is not None and dtype(given[0]) is not DType.bool:
-            return DEFAULT.lowers[of_integers](*given)
-        return DEFAULT.lowers[of_bools](*(as_type(v, DType.bool) for v in given))
+        promoted_operands = promoted(*operands)
+        if of_integers is not None and dtype(promoted_operands[0]) is not DType.bool:
+            return DEFAULT.lowers[of_integers](*promoted_operands)
+        return DEFAULT.lowers[of_bools](*(as_type(v, DType.bool) for v in promoted_operands))
 
     lower.__doc__ = f"As TensorFlow's {of_bools}" + (f" of bools, {of_integers} of integers." if of_integers else ".")
     lowers_torch(f"aten.{name}", *(f"aten.{n}" for n in (_OPERATORS.get(name),) if n))(lower)
@@ -301,8 +301,8 @@ def lower_nan_to_num(x: Array, nan: float | None = None, high: float | None = No
     """x with numbers in the place of what is none, and of infinities."""
     limits = np.finfo(dtype(x).numpy)
     bounds = (float(limits.min) if low is None else low, float(limits.max) if high is None else high)
-    found = ops.select_v2(DEFAULT.lowers["IsNan"](x), scalar(0.0 if nan is None else nan, x), x)
-    return ops.minimum(ops.maximum(found, scalar(bounds[0], x)), scalar(bounds[1], x))
+    numbers = ops.select_v2(DEFAULT.lowers["IsNan"](x), scalar(0.0 if nan is None else nan, x), x)
+    return ops.minimum(ops.maximum(numbers, scalar(bounds[0], x)), scalar(bounds[1], x))
 
 
 @lowers_torch("aten.logaddexp")
@@ -321,9 +321,9 @@ def lower_item(x: Array) -> Array:
 @lowers_torch("aten._to_copy", "aten.to", "aten.type_as")
 def lower_to(x: Array, *rest: Any, dtype: DType | None = None) -> Array:
     """CAST to the dtype that is given, or that another tensor has; numbers become bools by whether they are not 0."""
-    given = (r if isinstance(r, DType) else type_of(r).dtype for r in rest if isinstance(r, DType) or is_tensor(r))
-    wanted = next(given, dtype)
-    return x if wanted is None else as_type(x, wanted)
+    types = (r if isinstance(r, DType) else type_of(r).dtype for r in rest if isinstance(r, DType) or is_tensor(r))
+    type_ = next(types, dtype)
+    return x if type_ is None else as_type(x, type_)
 
 
 @lowers_torch(

@@ -39,14 +39,14 @@ def lower_fake_quantize_with_mask(x: Array, scale: Any, zero_point: Any, *limits
 
     limits: the least and the greatest integer, behind whether it is done where that is an operand.
     """
-    found = lower_fake_quantize(x, scale, zero_point, *limits[-2:])
-    return (found if len(limits) == 2 else _where_enabled(limits[0], found, x)), None
+    rounded = lower_fake_quantize(x, scale, zero_point, *limits[-2:])
+    return (rounded if len(limits) == 2 else _where_enabled(limits[0], rounded, x)), None
 
 
-def _where_enabled(flag: Array, found: Array, x: Array) -> Array:
+def _where_enabled(flag: Array, rounded: Array, x: Array) -> Array:
     if is_constant(flag):
-        return found if np.asarray(flag).item() else x
-    return ops.select_v2(ops.not_equal(flag, scalar(0, flag)), found, x)
+        return rounded if np.asarray(flag).item() else x
+    return ops.select_v2(ops.not_equal(flag, scalar(0, flag)), rounded, x)
 
 
 @lowers_torch("aten.fake_quantize_per_channel_affine")
@@ -90,10 +90,10 @@ def lower_observed(
         )
     limits = (quant_min, quant_max)
     if by_channel:
-        found = lower_fake_quantize_per_channel(x, scale, zero_point, axis, *limits)
+        rounded = lower_fake_quantize_per_channel(x, scale, zero_point, axis, *limits)
     else:
-        found = lower_fake_quantize(x, scale, zero_point, *limits)
-    return _where_enabled(is_on, found, x), None, low, high, scale, zero_point
+        rounded = lower_fake_quantize(x, scale, zero_point, *limits)
+    return _where_enabled(is_on, rounded, x), None, low, high, scale, zero_point
 
 
 def _bits(low: int, high: int) -> tuple[int, bool] | None:

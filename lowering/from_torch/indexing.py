@@ -32,16 +32,16 @@ from jfuse.lowering.rules import DEFAULT, lowers_torch
 def _places(indices: Array, size: Dim) -> Array:
     """Places as i32; those that are constants counted from the front."""
     if is_constant(indices):
-        found = np.asarray(indices).astype(np.int32)
-        if (found >= 0).all():
-            return found
-        return ops.add(found, _added(found, size))
+        places = np.asarray(indices).astype(np.int32)
+        if (places >= 0).all():
+            return places
+        return ops.add(places, _added(places, size))
     note("indices that are computed are taken to count from the front: the file fails on negative ones")
     return as_type(indices, DType.i32)
 
 
-def _added(found: np.ndarray, size: Dim) -> Array:
-    return ops.mul(np.where(found < 0, 1, 0).astype(np.int32), size_tensor(size, sources()))
+def _added(places: np.ndarray, size: Dim) -> Array:
+    return ops.mul(np.where(places < 0, 1, 0).astype(np.int32), size_tensor(size, sources()))
 
 
 @lowers_torch("aten.index_select")
@@ -62,8 +62,8 @@ def lower_gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False)
     last = rank(x) - 1
     order = [i for i in range(rank(x)) if i != axis] + [axis]
     table, places = transposed(x, order), transposed(_places(index, x.shape[axis]), order)
-    found = ops.gather(table, places, axis=last, batch_dims=last)
-    return transposed(found, [int(i) for i in np.argsort(order)])
+    elements = ops.gather(table, places, axis=last, batch_dims=last)
+    return transposed(elements, [int(i) for i in np.argsort(order)])
 
 
 @lowers_torch("aten.take_along_dim")
@@ -84,39 +84,39 @@ def lower_take_along_dim(x: Array, index: Array, dim: int | None = None) -> Arra
 def lower_index(x: Array, indices: Sequence[Array | None]) -> Array:
     """x[i, :, j]: axes with tensors of places, which broadcast, None for those that are taken whole."""
     named = [axis for axis, i in enumerate(indices) if i is not None]
-    given = [i for i in indices if i is not None]
-    if len(given) == 1 and named == [0] and dtype(given[0]) is DType.bool:
-        return _chosen(x, given[0])
-    if any(dtype(i) is DType.bool for i in given):
+    index_tensors = [i for i in indices if i is not None]
+    if len(index_tensors) == 1 and named == [0] and dtype(index_tensors[0]) is DType.bool:
+        return _chosen(x, index_tensors[0])
+    if any(dtype(i) is DType.bool for i in index_tensors):
         return lower_index(x, _with_places(indices))
     if len(named) == 1:
         axis = named[0]
-        return ops.gather(x, _places(given[0], x.shape[axis]), axis=axis)
+        return ops.gather(x, _places(index_tensors[0], x.shape[axis]), axis=axis)
     rest = [a for a in range(rank(x)) if a not in named]
     table = transposed(x, [*named, *rest])
     sizes = tuple(x.shape[a] for a in named)
     number: Array | None = None
-    for place, index in enumerate(given):
+    for place, index in enumerate(index_tensors):
         step = product(sizes[place + 1 :])
         part = _places(index, sizes[place])
         part = part if same(step, 1) else ops.mul(part, size_tensor(step, sources()))
         number = part if number is None else ops.add(number, part)
     assert number is not None
     flat = shaped(table, (product(sizes), *table.shape[len(named) :]), x, *sources())
-    found = ops.gather(flat, number)
+    elements = ops.gather(flat, number)
     if named != list(range(named[0], named[-1] + 1)) or named[0] == 0:
-        return found  # the axes of the places come first
+        return elements  # the axes of the places come first
     count = rank(number)
-    order = [*range(count, count + named[0]), *range(count), *range(count + named[0], rank(found))]
-    return transposed(found, order)
+    order = [*range(count, count + named[0]), *range(count), *range(count + named[0], rank(elements))]
+    return transposed(elements, order)
 
 
 def _with_places(indices: Sequence[Array | None]) -> list[Array | None]:
     """The indices with places along each axis of a mask in its place."""
-    found: list[Array | None] = []
+    with_places: list[Array | None] = []
     for index in indices:
-        found += [index] if index is None or dtype(index) is not DType.bool else lower_places(index)
-    return found
+        with_places += [index] if index is None or dtype(index) is not DType.bool else lower_places(index)
+    return with_places
 
 
 def _chosen(x: Array, mask: Array) -> Array:
@@ -143,8 +143,8 @@ def lower_masked_select(x: Array, mask: Array) -> Array:
 @lowers_torch("aten.where.default", "aten.nonzero_numpy")
 def lower_places(condition: Array) -> list[Array]:
     """The places where a condition holds: a row for each axis."""
-    found = lower_nonzero(condition)
-    return [lower_select(found, 1, axis) for axis in range(rank(condition))]
+    rows = lower_nonzero(condition)
+    return [lower_select(rows, 1, axis) for axis in range(rank(condition))]
 
 
 @lowers_torch("aten.select_scatter")
@@ -206,46 +206,52 @@ def lower_index_copy(x: Array, dim: int, index: Array, source: Array) -> Array:
         return ops.dynamic_update_slice(x, source, ops.concatenation(*begins, axis=0))
     order = [axis, *(i for i in range(rank(x)) if i != axis)]
     moved = (transposed(x, order), lower_unsqueeze(places, -1), transposed(source, order))
-    found = DEFAULT.lowers["TensorScatterUpdate"](moved[0], moved[1], moved[2])
-    return transposed(found, [int(i) for i in np.argsort(order)])
+    written = DEFAULT.lowers["TensorScatterUpdate"](moved[0], moved[1], moved[2])
+    return transposed(written, [int(i) for i in np.argsort(order)])
 
 
 @lowers_torch("aten.index_put")
 def lower_index_put(x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Array:
     """x with elements at places of some axes written, or added to."""
-    given = [i for i in indices if i is not None]
+    index_tensors = [i for i in indices if i is not None]
     named = [axis for axis, i in enumerate(indices) if i is not None]
-    if len(named) == 1 and named[0] and rank(given[0]) == 1 and dtype(given[0]) is not DType.bool and not accumulate:
-        written = tuple(given[0].shape[0] if i == named[0] else d for i, d in enumerate(x.shape))
-        return lower_index_copy(x, named[0], given[0], _wide(as_type(values, dtype(x)), written))
-    if len(given) == 1 and dtype(given[0]) is DType.bool and not accumulate:
-        return _written_by_mask(x, given[0], named[0], as_type(values, dtype(x)))
-    if any(dtype(i) is DType.bool for i in given):
+    if (
+        len(named) == 1
+        and named[0]
+        and rank(index_tensors[0]) == 1
+        and dtype(index_tensors[0]) is not DType.bool
+        and not accumulate
+    ):
+        written = tuple(index_tensors[0].shape[0] if i == named[0] else d for i, d in enumerate(x.shape))
+        return lower_index_copy(x, named[0], index_tensors[0], _wide(as_type(values, dtype(x)), written))
+    if len(index_tensors) == 1 and dtype(index_tensors[0]) is DType.bool and not accumulate:
+        return _written_by_mask(x, index_tensors[0], named[0], as_type(values, dtype(x)))
+    if any(dtype(i) is DType.bool for i in index_tensors):
         return lower_index_put(x, _with_places(indices), values, accumulate)
-    if named != list(range(len(given))):
-        return _written_at_later_axes(x, named, given, as_type(values, dtype(x)), accumulate)
-    columns = [_places(i, x.shape[a]) for a, i in enumerate(given)]
+    if named != list(range(len(index_tensors))):
+        return _written_at_later_axes(x, named, index_tensors, as_type(values, dtype(x)), accumulate)
+    columns = [_places(i, x.shape[a]) for a, i in enumerate(index_tensors)]
     shape: tuple[Dim, ...] = max((tuple(c.shape) for c in columns), key=len)
     column = [lower_unsqueeze(_wide(c, shape), -1) for c in columns]
     places = lower_cat(column, -1)
-    updates = _wide(as_type(values, dtype(x)), (*shape, *x.shape[len(given) :]))
+    updates = _wide(as_type(values, dtype(x)), (*shape, *x.shape[len(index_tensors) :]))
     return DEFAULT.lowers["TensorScatterAdd" if accumulate else "TensorScatterUpdate"](x, places, updates)
 
 
 def _written_at_later_axes(
-    x: Array, named: Sequence[int], given: Sequence[Array], values: Array, accumulate: bool
+    x: Array, named: Sequence[int], index_tensors: Sequence[Array], values: Array, accumulate: bool
 ) -> Array:
     """As index_put, at places of axes that are not the first, which are moved there."""
     others = [a for a in range(rank(x)) if a not in named]
-    shape: tuple[Dim, ...] = max((tuple(i.shape) for i in given), key=len)
+    shape: tuple[Dim, ...] = max((tuple(i.shape) for i in index_tensors), key=len)
     start = named[0] if list(named) == list(range(named[0], named[-1] + 1)) else 0
     sizes = [x.shape[a] for a in others]
     wide = _wide(values, (*sizes[:start], *shape, *sizes[start:]))
     places = range(start, start + len(shape))
     updates = transposed(wide, [*places, *(i for i in range(rank(wide)) if i not in places)])
     order = [*named, *others]
-    found = lower_index_put(transposed(x, order), given, updates, accumulate)
-    return transposed(found, [int(i) for i in np.argsort(order)])
+    written = lower_index_put(transposed(x, order), index_tensors, updates, accumulate)
+    return transposed(written, [int(i) for i in np.argsort(order)])
 
 
 def _written_by_mask(x: Array, mask: Array, axis: int, values: Array) -> Array:
@@ -315,8 +321,8 @@ def lower_index_add(x: Array, dim: int, index: Array, source: Array, *, alpha: A
     order = [axis, *(i for i in range(rank(x)) if i != axis)]
     added = source if alpha == 1 else ops.mul(source, as_type(alpha, dtype(source)))
     places = lower_unsqueeze(_places(index, x.shape[axis]), -1)
-    found = DEFAULT.lowers["TensorScatterAdd"](transposed(x, order), places, transposed(added, order))
-    return transposed(found, [int(i) for i in np.argsort(order)])
+    summed = DEFAULT.lowers["TensorScatterAdd"](transposed(x, order), places, transposed(added, order))
+    return transposed(summed, [int(i) for i in np.argsort(order)])
 
 
 @lowers_torch("aten.unfold")
@@ -327,5 +333,5 @@ def lower_unfold(x: Array, dim: int, size: int, step: int) -> Array:
     firsts = counted(count, x, *sources())
     firsts = firsts if step == 1 else ops.mul(firsts, np.int32(step))
     places = ops.add(lower_unsqueeze(firsts, -1), np.arange(size, dtype=np.int32))
-    found = ops.gather(x, places, axis=axis)
-    return transposed(found, [i for i in range(rank(found)) if i != axis + 1] + [axis + 1])
+    windows = ops.gather(x, places, axis=axis)
+    return transposed(windows, [i for i in range(rank(windows)) if i != axis + 1] + [axis + 1])

@@ -105,13 +105,13 @@ def lower_group_norm(
     batch, channels, *rest = x.shape
     if not _had_channels_last(x):
         parts = shaped(x, (batch, groups, channels // groups * product(tuple(rest))), x, *sources())
-        found = shaped(_scaled(parts, (2,), eps), tuple(x.shape), x, *sources())
-        return _affine(found, _of_channels(weight, x), _of_channels(bias, x))
+        normalized = shaped(_scaled(parts, (2,), eps), tuple(x.shape), x, *sources())
+        return _affine(normalized, _of_channels(weight, x), _of_channels(bias, x))
     order = [0, *range(2, rank(x)), 1]
     last = transposed(x, order)
     parts = shaped(last, (batch, product(tuple(rest)), groups, channels // groups), x, *sources())
-    found = shaped(_scaled(parts, (1, 3), eps), tuple(last.shape), x, *sources())
-    return transposed(_affine(found, weight, bias), [int(i) for i in np.argsort(order)])
+    normalized = shaped(_scaled(parts, (1, 3), eps), tuple(last.shape), x, *sources())
+    return transposed(_affine(normalized, weight, bias), [int(i) for i in np.argsort(order)])
 
 
 _KEEP_AXES = ("joins", "splits", "takes")
@@ -154,6 +154,6 @@ def lower_instance_norm(
 ) -> Array:
     """Each channel over all that follows; or by statistics that are kept."""
     if not use_input:
-        found: Array = lower_batch_norm(x, weight, bias, mean, variance, momentum, eps)[0]
-        return found
+        normalized: Array = lower_batch_norm(x, weight, bias, mean, variance, momentum, eps)[0]
+        return normalized
     return _affine(_scaled(x, range(2, rank(x)), eps), _of_channels(weight, x), _of_channels(bias, x))

@@ -52,12 +52,12 @@ def _pool(name: str, x: Array, sizes: list[int], steps: list[int], sides: list[t
     """TensorFlow's pool; over one axis as over images of height 1."""
     count = len(sizes)
     if rank(x) == count + 1:  # one image
-        found = _pool(name, lower_unsqueeze(x, 0), sizes, steps, sides)
-        return shaped(found, tuple(found.shape[1:]), x, *sources())
+        pooled = _pool(name, lower_unsqueeze(x, 0), sizes, steps, sides)
+        return shaped(pooled, tuple(pooled.shape[1:]), x, *sources())
     if count == 1:
         wide = lower_unsqueeze(x, 2)
-        found = _pool(name, wide, [1, *sizes], [1, *steps], [(0, 0), *sides])
-        return shaped(found, (*found.shape[:2], *found.shape[3:]), x, *sources())
+        pooled = _pool(name, wide, [1, *sizes], [1, *steps], [(0, 0), *sides])
+        return shaped(pooled, (*pooled.shape[:2], *pooled.shape[3:]), x, *sources())
     if count == 3:  # TensorFlow's pools over volumes take no paddings of one's own
         padding = padding_of(x, sizes, steps, sides)
         if padding == "EXPLICIT":
@@ -104,32 +104,32 @@ def _dilated_max(
 
 def _taps(x: Array, axis: int, size: int, step: int, dilation: int) -> list[Array]:
     """For each element of a window what all windows along an axis hold there."""
-    found, others = [], (1 << rank(x)) - 1 & ~(1 << axis)
+    taps_, others = [], (1 << rank(x)) - 1 & ~(1 << axis)
     steps = np.array([step if i == axis else 1 for i in range(rank(x))], np.int32)
     for begin in range(0, extent(size, dilation), dilation):
         end = begin - extent(size, dilation) + 1  # counted from the end; 0 is the end
         bounds = (np.array([v if i == axis else 0 for i in range(rank(x))], np.int32) for v in (begin, end))
         masks = {"begin_mask": others, "end_mask": others if end else others | 1 << axis}
-        found.append(ops.strided_slice(x, *bounds, steps, **masks))
-    return found
+        taps_.append(ops.strided_slice(x, *bounds, steps, **masks))
+    return taps_
 
 
 def _max_pool_with_indices(count: int) -> None:
     def lower(
         x: Array, kernel: Steps, stride: Steps = (), padding: Steps = 0, dilation: Steps = 1, ceil_mode: bool = False
     ) -> Any:
-        found = DEFAULT.lowers_torch[f"aten.max_pool{count}d"](x, kernel, stride, padding, dilation, ceil_mode)
+        pooled = DEFAULT.lowers_torch[f"aten.max_pool{count}d"](x, kernel, stride, padding, dilation, ceil_mode)
         if not all(map(is_known, x.shape[-count:])):
-            return found, None
+            return pooled, None
         sizes, steps, sides = _windows(x, kernel, stride, padding, ceil_mode, count, dilation)
-        gaps, counts = entries(dilation, count), [int(d) for d in found.shape[-count:]]
+        gaps, counts = entries(dilation, count), [int(d) for d in pooled.shape[-count:]]
         taps = [_padded(x, sides, least(dtype(x)))]
         for number, how in enumerate(zip(sizes, steps, gaps, strict=True)):
             taps = [tap for v in taps for tap in _taps(v, rank(x) - count + number, *how)]
         which = ops.arg_max(ops.pack(*taps, axis=0), np.int32(0), output_type=DType.i32)
         spatial, before = [int(d) for d in x.shape[-count:]], [low for low, _ in sides]
         first, distances = numbers_in_windows(spatial, counts, sizes, steps, gaps, before)
-        return found, as_type(ops.add(ops.gather(distances, which, axis=0), first), DType.i64)
+        return pooled, as_type(ops.add(ops.gather(distances, which, axis=0), first), DType.i64)
 
     lower.__doc__ = (
         "The largest element of each window, and its number among those of its channel where sizes are known."
@@ -151,11 +151,11 @@ def _avg_pool(count: int) -> None:
         within = padding_of(x, sizes, steps, sides) if not count_include_pad else ""
         if within == "SAME":  # TensorFlow's mean is of elements within the image, too
             return _pool("AvgPool", x, sizes, steps, sides)
-        found = _pool("AvgPool", _padded(x, sides), sizes, steps, [(0, 0)] * count)
+        pooled = _pool("AvgPool", _padded(x, sides), sizes, steps, [(0, 0)] * count)
         if divisor_override is not None:
-            return ops.mul(found, scalar(np.prod(sizes) / divisor_override, x))
+            return ops.mul(pooled, scalar(np.prod(sizes) / divisor_override, x))
         shares = _shares(x, sizes, steps, sides, entries(padding, count), count_include_pad)
-        return found if shares is None else ops.div(found, shares)
+        return pooled if shares is None else ops.div(pooled, shares)
 
     lower.__doc__ = f"The mean of each window over {count} axes."
     lowers_torch(f"aten.avg_pool{count}d")(lower)
@@ -179,7 +179,7 @@ def _padded(x: Array, sides: list[tuple[int, int]], value: float = 0) -> Array:
 
 
 def padding_of(x: Array, sizes: list[int], steps: list[int], sides: list[tuple[int, int]]) -> str:
-    """What TensorFlow calls these paddings."""
+    """Return TensorFlow's name for these paddings."""
     return known_padding(x.shape[-len(sizes) :], sizes, steps, (1,) * len(sizes), tuple(sides))
 
 
@@ -219,23 +219,23 @@ def lower_max_unpool(
     rows = (*before, product(tuple(x.shape[len(before) :])))
     empty = broadcast_value(np.zeros((), dtype(x).numpy), (*before, product(tuple(output_size))))
     places, elements = (shaped(v, rows, v, *sources()) for v in (indices, x))
-    found = DEFAULT.lowers_torch["aten.scatter"](empty, -1, places, elements)
-    return shaped(found, (*before, *output_size), x, *sources())
+    filled = DEFAULT.lowers_torch["aten.scatter"](empty, -1, places, elements)
+    return shaped(filled, (*before, *output_size), x, *sources())
 
 
 @lowers_torch(*(f"aten.{form}adaptive_avg_pool{n}d" for n in (1, 2, 3) for form in ("", "_")))
 def lower_adaptive_avg_pool(x: Array, output: Steps) -> Array:
     """Means of so many parts: one for all, equal windows, or products with the shares of each element."""
     count = 1 if isinstance(output, int) else len(output)
-    wanted = entries(output, count)
+    sizes_ = entries(output, count)
     axes = range(rank(x) - count, rank(x))
-    if all(w == 1 for w in wanted):
+    if all(w == 1 for w in sizes_):
         return ops.mean(x, np.asarray(list(axes), np.int32), keep_dims=True)
     sizes = [x.shape[a] for a in axes]
-    if count > 1 and all(is_known(d) and int(d) % w == 0 for d, w in zip(sizes, wanted, strict=True)):
-        windows = [int(d) // w for d, w in zip(sizes, wanted, strict=True)]
+    if count > 1 and all(is_known(d) and int(d) % w == 0 for d, w in zip(sizes, sizes_, strict=True)):
+        windows = [int(d) // w for d, w in zip(sizes, sizes_, strict=True)]
         return x if all(w == 1 for w in windows) else _pool("AvgPool", x, windows, windows, [(0, 0)] * count)
-    for axis, size, parts in zip(axes, sizes, wanted, strict=True):
+    for axis, size, parts in zip(axes, sizes, sizes_, strict=True):
         shares = _parts(size, parts)
         x = to_last(x, axis, lambda v, m=shares: matrix_product(v, m, False, True))  # type: ignore[misc]
     return x

@@ -38,10 +38,10 @@ def lower_matmul(x: Array, y: Array) -> Array:
     """x @ y over the last two axes; vectors are a row, or a column, which goes again."""
     left = lower_unsqueeze(x, 0) if rank(x) == 1 else x
     right = lower_unsqueeze(y, 1) if rank(y) == 1 else y
-    found = matrix_product(left, right, False, False)
-    rows, columns = found.shape[-2:]
-    kept = (*((rows,) if rank(x) > 1 else ()), *((columns,) if rank(y) > 1 else ()))
-    return shaped(found, (*found.shape[:-2], *kept), x, y, *sources())
+    products = matrix_product(left, right, False, False)
+    rows, columns = products.shape[-2:]
+    outer_sizes = (*((rows,) if rank(x) > 1 else ()), *((columns,) if rank(y) > 1 else ()))
+    return shaped(products, (*products.shape[:-2], *outer_sizes), x, y, *sources())
 
 
 @lowers_torch("aten.addmm", "aten.baddbmm", "aten.addmv")
@@ -61,13 +61,13 @@ def lower_grouped_mm(
     x: f[s, k], sorted by groups; weights: f[g, k, n]; offs: i32[g], where each group ends.   -> f[s, n]
     """
     if offs is None and rank(x) == 3 and rank(weights) == 3:
-        found = lower_matmul(x, weights)
+        products = lower_matmul(x, weights)
     elif offs is not None and rank(x) == 2 and rank(weights) == 3:
-        found = _by_groups(x, weights, offs)
+        products = _by_groups(x, weights, offs)
     else:
         raise LowerError("groups of columns have no TFLite spelling", expected="f[s, k] and f[g, k, n], with offs")
-    found = found if bias is None else ops.add(found, bias)
-    return found if out_dtype is None else as_type(found, out_dtype)
+    products = products if bias is None else ops.add(products, bias)
+    return products if out_dtype is None else as_type(products, out_dtype)
 
 
 def _by_groups(x: Array, weights: Array, offs: Array) -> Array:
@@ -75,8 +75,8 @@ def _by_groups(x: Array, weights: Array, offs: Array) -> Array:
     end = shaped(as_type(offs, DType.i32), (weights.shape[0], 1, 1))
     start = ops.concatenation(np.zeros((1, 1, 1), np.int32), lower_slice_(end, 0, 0, -1), axis=0)
     own = ops.logical_and(ops.greater_equal(number, start), ops.less(number, end))
-    found = matrix_product(lower_unsqueeze(x, 0), weights, False, False)
-    return ops.sum_(ops.select_v2(own, found, scalar(0, found)), np.array([0], np.int32), keep_dims=False)
+    products = matrix_product(lower_unsqueeze(x, 0), weights, False, False)
+    return ops.sum_(ops.select_v2(own, products, scalar(0, products)), np.array([0], np.int32), keep_dims=False)
 
 
 @lowers_torch("aten.einsum")
@@ -95,8 +95,8 @@ def lower_outer(x: Array, y: Array) -> Array:
 def lower_bilinear(x: Array, y: Array, weight: Array, bias: Array | None = None) -> Array:
     """x W y for each W of the weights.   x: f[..., i], y: f[..., j], weight: f[o, i, j]"""
     left = DEFAULT.lowers["Einsum"](x, weight, equation="...i,oij->...oj")
-    found = DEFAULT.lowers["Einsum"](left, y, equation="...oj,...j->...o")
-    return found if bias is None else ops.add(found, bias)
+    products = DEFAULT.lowers["Einsum"](left, y, equation="...oj,...j->...o")
+    return products if bias is None else ops.add(products, bias)
 
 
 @lowers_torch("aten.embedding")
@@ -130,8 +130,8 @@ def lower_attention(
     scores = matrix_product(ops.mul(query, scalar(factor, query)), key, False, True)
     if is_causal:
         rows = shaped(counted(query.shape[-2], query, *sources()), (query.shape[-2], 1), query, *sources())
-        kept = ops.less_equal(counted(key.shape[-2], key, *sources()), rows)
-        scores = _where(kept, scores)
+        is_causal_pair = ops.less_equal(counted(key.shape[-2], key, *sources()), rows)
+        scores = _where(is_causal_pair, scores)
     if mask is not None and dtype(mask) is DType.bool:
         scores = _where(mask, scores)
     elif mask is not None:
@@ -149,12 +149,12 @@ def _least(scores: Array) -> np.ndarray:
     return np.asarray(-1e30 if kind.itemsize > 2 else -6e4, kind)
 
 
-def _where(kept: Array, scores: Array) -> Array:
+def _where(is_counted: Array, scores: Array) -> Array:
     """The scores of pairs that count, the least number for others."""
     least = _least(scores)
-    if is_constant(kept):
-        return ops.add(scores, np.where(np.asarray(kept), scalar(0, scores), least))
-    wide = shaped(kept, (*[1] * (rank(scores) - rank(kept)), *kept.shape), kept, *sources())
+    if is_constant(is_counted):
+        return ops.add(scores, np.where(np.asarray(is_counted), scalar(0, scores), least))
+    wide = shaped(is_counted, (*[1] * (rank(scores) - rank(is_counted)), *is_counted.shape), is_counted, *sources())
     return ops.select_v2(wide, scores, least)
 
 
@@ -174,9 +174,9 @@ def lower_cdist(x: Array, y: Array, p: float = 2.0, mode: int | None = None) -> 
 def lower_pixel_shuffle(x: Array, factor: int) -> Array:
     """DEPTH_TO_SPACE, of channels that PyTorch orders the other way.   x: f[b, c*r*r, h, w]"""
     batch, channels, height, width = x.shape
-    r, kept = factor, int(channels) // factor**2
-    parts = shaped(x, (batch, kept, r, r, height, width), x, *sources())
-    return shaped(transposed(parts, (0, 1, 4, 2, 5, 3)), (batch, kept, height * r, width * r), x, *sources())
+    r, channels_left = factor, int(channels) // factor**2
+    parts = shaped(x, (batch, channels_left, r, r, height, width), x, *sources())
+    return shaped(transposed(parts, (0, 1, 4, 2, 5, 3)), (batch, channels_left, height * r, width * r), x, *sources())
 
 
 @lowers_torch("aten.pixel_unshuffle")

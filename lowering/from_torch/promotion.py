@@ -29,10 +29,10 @@ def promoted(*values: Any, floats: bool = False) -> list[Any]:
 
     floats: integers become f32.
     """
-    wanted = common_type(*values)
-    if floats and not (wanted.is_float or wanted is DType.c64):
-        wanted = DType.f32
-    return [as_type(v, wanted) for v in values]
+    type_ = common_type(*values)
+    if floats and not (type_.is_float or type_ is DType.c64):
+        type_ = DType.f32
+    return [as_type(v, type_) for v in values]
 
 
 def common_type(*values: Any) -> DType:
@@ -45,9 +45,9 @@ def common_type(*values: Any) -> DType:
             groups[0 if rank(value) else 1].append(dtype(value))
     best: DType | None = None
     for group in groups:
-        found = _widest(group)
-        if found is not None and (best is None or _kind(found) > _kind(best)):
-            best = found
+        widest = _widest(group)
+        if widest is not None and (best is None or _kind(widest) > _kind(best)):
+            best = widest
     assert best is not None
     return best
 
@@ -64,10 +64,10 @@ def _widest(types: list[DType]) -> DType | None:
     highest = [t for t in types if _kind(t) == max(map(_kind, types))]
     if not highest:
         return None
-    found = highest[0].numpy
+    widest_type = highest[0].numpy
     for other in highest[1:]:
-        found = np.promote_types(found, other.numpy)
-    return DType.of(found)
+        widest_type = np.promote_types(widest_type, other.numpy)
+    return DType.of(widest_type)
 
 
 def _kind(type_: DType) -> int:
@@ -78,16 +78,16 @@ def _kind(type_: DType) -> int:
     return 2 if type_.is_float else 3
 
 
-def as_type(value: Any, wanted: DType) -> Array:
+def as_type(value: Any, type_: DType) -> Array:
     """A tensor or a number as a tensor of a type."""
     if not is_tensor(value):
         if isinstance(value, bool | int | float | complex) or is_known(value):
-            return np.asarray(value).astype(wanted.numpy)
+            return np.asarray(value).astype(type_.numpy)
         value = size_tensor(value, sources())
-    if dtype(value) is wanted:
+    if dtype(value) is type_:
         return value
-    if wanted is DType.bool:
+    if type_ is DType.bool:
         return ops.not_equal(value, np.zeros((), dtype(value).numpy))
     if is_constant(value):
-        return np.asarray(value).astype(wanted.numpy)
-    return ops.cast(value, out_data_type=wanted)
+        return np.asarray(value).astype(type_.numpy)
+    return ops.cast(value, out_data_type=type_)

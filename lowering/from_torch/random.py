@@ -23,17 +23,17 @@ from jfuse.lowering.rules import DEFAULT, lowers_torch
 _NOTE = "random numbers are drawn by the runtime: of the same distribution as PyTorch's, but not the same numbers"
 
 
-def _drawn(name: str, like: Any, wanted: DType | None) -> Array:
+def _drawn(name: str, like: Any, type_: DType | None) -> Array:
     """Numbers of TensorFlow's op of a name.   like: a shape, or a tensor of that shape and type"""
     note(_NOTE)
     is_shape = isinstance(like, list | tuple)
     shape = tuple(like) if is_shape else tuple(like.shape)
-    found = DEFAULT.lowers[name](shape_tensor(shape, [*([] if is_shape else [like]), *sources()]))
-    return as_type(found, wanted or (DType.f32 if is_shape else dtype(like)))
+    numbers = DEFAULT.lowers[name](shape_tensor(shape, [*([] if is_shape else [like]), *sources()]))
+    return as_type(numbers, type_ or (DType.f32 if is_shape else dtype(like)))
 
 
-def _uniform(like: Any, wanted: DType | None = None) -> Array:
-    return _drawn("RandomUniform", like, wanted)
+def _uniform(like: Any, type_: DType | None = None) -> Array:
+    return _drawn("RandomUniform", like, type_)
 
 
 @lowers_torch("aten.rand", "aten.rand_like")
@@ -81,7 +81,7 @@ def lower_exponential(x: Array, rate: float = 1.0) -> Array:
     return ops.mul(ops.log(rest), scalar(-1 / rate, x))
 
 
-def _integers(like: Any, low: Dim, high: Dim, wanted: DType | None) -> Array:
+def _integers(like: Any, low: Dim, high: Dim, type_: DType | None) -> Array:
     """RANDOM_UNIFORM, scaled and rounded down: integers from low to high - 1."""
     if not (is_known(low) and is_known(high)) or int(high) - int(low) > EXACT:
         raise LowerError(
@@ -90,7 +90,7 @@ def _integers(like: Any, low: Dim, high: Dim, wanted: DType | None) -> Array:
             found=f"{low} to {high}",
         )
     drawn = ops.floor(ops.mul(_uniform(like, DType.f32), np.float32(int(high) - int(low))))
-    kind = wanted or (DType.i64 if isinstance(like, list | tuple) else dtype(like))
+    kind = type_ or (DType.i64 if isinstance(like, list | tuple) else dtype(like))
     return as_type(ops.add(drawn, np.float32(low)), kind)
 
 
@@ -145,5 +145,5 @@ def lower_multinomial(shares: Array, count: int, replacement: bool = False) -> A
         gumbel = ops.neg(ops.log(ops.neg(ops.log(_uniform(shares)))))
         return as_type(ops.topk_v2(ops.add(logits, gumbel), np.int32(count))[1], DType.i64)
     rows = logits if rank(logits) == 2 else lower_unsqueeze(logits, 0)
-    found = DEFAULT.lowers["Multinomial"](rows, np.int32(count), output_dtype=DType.i64)
-    return found if rank(logits) == 2 else shaped(found, (count,), found)
+    drawn = DEFAULT.lowers["Multinomial"](rows, np.int32(count), output_dtype=DType.i64)
+    return drawn if rank(logits) == 2 else shaped(drawn, (count,), drawn)

@@ -44,7 +44,7 @@ class DirectionWeights:
         return ops.add(self.entering_bias, self.recurrent_bias)
 
     def sums(self, x: Array, h: Array) -> Array:
-        """What enters the gates."""
+        """Compute the sums that enter the gates."""
         return ops.add(lower_linear(x, self.entering, self.bias), lower_linear(h, self.recurrent))
 
 
@@ -95,9 +95,9 @@ def _layer(name: str, step: Step) -> None:
             results = []
             for direction in range(directions):
                 number = layer * directions + direction
-                found = _weights(weights[number * size : (number + 1) * size], biases)
+                weights_of_layer = _weights(weights[number * size : (number + 1) * size], biases)
                 first = [lower_select(state, 0, number) for state in states]
-                *last, ys = _steps(step, found, rows, first, counts, reverse=direction == 1)
+                *last, ys = _steps(step, weights_of_layer, rows, first, counts, reverse=direction == 1)
                 results.append(ys)
                 finals.append(tuple(last))
             rows = results[0] if directions == 1 else ops.concatenation(*results, axis=2)
@@ -140,8 +140,8 @@ _cell("rnn_tanh_cell", _tanh_step)
 _cell("rnn_relu_cell", _relu_step)
 
 
-def _weights(given: Sequence[Array], biases: bool) -> DirectionWeights:
-    entering, recurrent, *rest = given
+def _weights(gate_weights: Sequence[Array], biases: bool) -> DirectionWeights:
+    entering, recurrent, *rest = gate_weights
     first, second = rest[:2] if biases else (None, None)
     projection = rest[2 if biases else 0 :]
     return DirectionWeights(entering, recurrent, first, second, projection[0] if projection else None)
@@ -161,13 +161,13 @@ def _steps(
     A step that does not count leaves the states as they are and gives zeros.
     """
 
-    def body(held: Sequence[Any], before: Sequence[Array], given: Sequence[Array]) -> tuple[Array, ...]:
-        row, *counting = given
+    def body(held: Sequence[Any], before: Sequence[Array], step_inputs: Sequence[Array]) -> tuple[Array, ...]:
+        row, *counting = step_inputs
         after = step(DirectionWeights(*held), row, before)
         if not counting:
             return (*after, after[0])
         count = ops.expand_dims(counting[0], np.int32(1))
-        kept = (ops.select_v2(count, new, old) for new, old in zip(after, before, strict=True))
-        return (*kept, ops.select_v2(count, after[0], scalar(0, after[0])))
+        selected = (ops.select_v2(count, new, old) for new, old in zip(after, before, strict=True))
+        return (*selected, ops.select_v2(count, after[0], scalar(0, after[0])))
 
     return scanned(body, weights.all(), states, [x] if counts is None else [x, counts], reverse=reverse)

@@ -91,8 +91,8 @@ _extreme("min", "Min", "ArgMin")
 
 def _place(name: str, x: Array, dim: int, keepdim: bool) -> Array:
     axis = from_front(dim, x)
-    found = DEFAULT.lowers[name](x, np.int32(axis), output_type=DType.i64)
-    return shaped(found, (*x.shape[:axis], 1, *x.shape[axis + 1 :]), x, *sources()) if keepdim else found
+    place = DEFAULT.lowers[name](x, np.int32(axis), output_type=DType.i64)
+    return shaped(place, (*x.shape[:axis], 1, *x.shape[axis + 1 :]), x, *sources()) if keepdim else place
 
 
 @lowers_torch("aten.argmax")
@@ -116,17 +116,17 @@ def lower_var(x: Array, dim: Any = None, *rest: Any, correction: float | None = 
         correction, keepdim = int(rest[0]), bool(rest[1]) if len(rest) > 1 else keepdim
     axes = axes_of(x, dim)
     differences = ops.squared_difference(x, ops.mean(x, axes, keep_dims=True))
-    found = ops.mean(differences, axes, keep_dims=keepdim)
+    variance = ops.mean(differences, axes, keep_dims=keepdim)
     taken = 1 if correction is None else correction
     if not taken:
-        return found
+        return variance
     count: Any = 1
     for axis in axes:
         count = count * x.shape[int(axis)]
     if isinstance(count, int):
-        return ops.mul(found, scalar(count / (count - taken) if count != taken else np.nan, x))
+        return ops.mul(variance, scalar(count / (count - taken) if count != taken else np.nan, x))
     total = as_type(size_tensor(count, [x, *sources()]), dtype_of(x))
-    return ops.mul(found, ops.div(total, ops.sub(total, scalar(taken, x))))
+    return ops.mul(variance, ops.div(total, ops.sub(total, scalar(taken, x))))
 
 
 @lowers_torch("aten.std")
@@ -138,9 +138,9 @@ def lower_std(x: Array, dim: Any = None, *rest: Any, correction: float | None = 
 @lowers_torch("aten.var_mean")
 def lower_var_mean(x: Array, dim: Any = None, *rest: Any, correction: float | None = 1, keepdim: bool = False) -> Any:
     """`var` and the mean."""
-    kept = keepdim or (len(rest) > 1 and bool(rest[1]))
-    found = lower_var(x, dim, *rest, correction=correction, keepdim=keepdim)
-    return found, reduced("Mean", x, None if isinstance(dim, bool) else dim, kept)
+    keeps_axes = keepdim or (len(rest) > 1 and bool(rest[1]))
+    variance = lower_var(x, dim, *rest, correction=correction, keepdim=keepdim)
+    return variance, reduced("Mean", x, None if isinstance(dim, bool) else dim, keeps_axes)
 
 
 @lowers_torch("aten.logsumexp")
@@ -211,8 +211,8 @@ def _zeros(x: Array) -> Array:
 @lowers_torch("aten.argsort")
 def lower_argsort(x: Array, dim: int = -1, descending: bool = False) -> Array:
     """The places of elements in order."""
-    found: Array = lower_sort(x, dim, descending)[1]
-    return found
+    order: Array = lower_sort(x, dim, descending)[1]
+    return order
 
 
 @lowers_torch("aten.median", "aten.nanmedian")
@@ -222,8 +222,8 @@ def lower_median(x: Array, dim: int | None = None, keepdim: bool = False) -> Any
         return lower_median(lower_view(x, [-1]), 0)[0]
     axis = from_front(dim, x)
     middle = (x.shape[axis] - 1) // 2
-    found = [lower_slice_(part, axis, middle, middle + 1) for part in lower_sort(x, axis)]
-    return tuple(found if keepdim else (lower_squeeze(part, axis) for part in found))
+    middles = [lower_slice_(part, axis, middle, middle + 1) for part in lower_sort(x, axis)]
+    return tuple(middles if keepdim else (lower_squeeze(part, axis) for part in middles))
 
 
 def _running(name: str, primitive: str) -> None:

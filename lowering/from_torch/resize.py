@@ -42,8 +42,8 @@ def _scaled(size: Dim, factor: float) -> Dim:
 def _resized(name: str, x: Array, size: tuple[Dim, ...], **options: Any) -> Array:
     """TensorFlow's resize, of channels that are axis 1."""
     images = transposed(x, (0, 2, 3, 1))
-    found = DEFAULT.lowers[name](images, shape_tensor(size, [x, *sources()]), **options)
-    return transposed(found, (0, 3, 1, 2))
+    resized = DEFAULT.lowers[name](images, shape_tensor(size, [x, *sources()]), **options)
+    return transposed(resized, (0, 3, 1, 2))
 
 
 def _fit(old: Sequence[Dim], new: Sequence[Dim], scales: Scales) -> bool:
@@ -57,34 +57,34 @@ def _fit(old: Sequence[Dim], new: Sequence[Dim], scales: Scales) -> bool:
 @lowers_torch("aten.upsample_nearest1d", "aten.upsample_nearest2d")
 def lower_nearest(x: Array, size: Sequence[Dim] | None = None, scales: Any = None, *more: float) -> Array:
     """RESIZE_NEAREST_NEIGHBOR.   x: f[b, c, h, w], or f[b, c, w]"""
-    given = _listed(scales, more)
-    wanted = _sizes(x, size, given)
-    if not _fit(x.shape[2:], wanted, given):
-        return _weighted(x, wanted, lambda o, n, s: _nearest(o, n, s), given)
+    factors = _listed(scales, more)
+    new_sizes = _sizes(x, size, factors)
+    if not _fit(x.shape[2:], new_sizes, factors):
+        return _weighted(x, new_sizes, lambda o, n, s: _nearest(o, n, s), factors)
     if rank(x) == 3:
-        found = _resized("ResizeNearestNeighbor", lower_unsqueeze(x, 2), (1, *wanted))
-        return shaped(found, (*found.shape[:2], found.shape[3]), x, *sources())
-    return _resized("ResizeNearestNeighbor", x, wanted)
+        resized = _resized("ResizeNearestNeighbor", lower_unsqueeze(x, 2), (1, *new_sizes))
+        return shaped(resized, (*resized.shape[:2], resized.shape[3]), x, *sources())
+    return _resized("ResizeNearestNeighbor", x, new_sizes)
 
 
 @lowers_torch("aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d")
 def lower_nearest_exact(x: Array, size: Sequence[Dim] | None = None, scales: Any = None, *more: float) -> Array:
     """RESIZE_NEAREST_NEIGHBOR from the centres of pixels.   x: f[b, c, h, w], or f[b, c, w]"""
-    given = _listed(scales, more)
-    wanted = _sizes(x, size, given)
-    if not _fit(x.shape[2:], wanted, given):
-        return _weighted(x, wanted, lambda o, n, s: _nearest(o, n, s, 0.5), given)
+    factors = _listed(scales, more)
+    new_sizes = _sizes(x, size, factors)
+    if not _fit(x.shape[2:], new_sizes, factors):
+        return _weighted(x, new_sizes, lambda o, n, s: _nearest(o, n, s, 0.5), factors)
     if rank(x) == 3:
-        found = lower_nearest_exact(lower_unsqueeze(x, 2), (1, *wanted))
-        return shaped(found, (*found.shape[:2], found.shape[3]), x, *sources())
-    return _resized("ResizeNearestNeighbor", x, wanted, half_pixel_centers=True)
+        resized = lower_nearest_exact(lower_unsqueeze(x, 2), (1, *new_sizes))
+        return shaped(resized, (*resized.shape[:2], resized.shape[3]), x, *sources())
+    return _resized("ResizeNearestNeighbor", x, new_sizes, half_pixel_centers=True)
 
 
 @lowers_torch("aten.upsample_nearest3d")
 def lower_nearest_of_volumes(x: Array, size: Sequence[Dim] | None = None, scales: Any = None, *more: float) -> Array:
     """Three products with the shares of the elements.   x: f[b, c, d, h, w]"""
-    given = _listed(scales, more)
-    return _weighted(x, _sizes(x, size, given), lambda o, n, s: _nearest(o, n, s), given)
+    factors = _listed(scales, more)
+    return _weighted(x, _sizes(x, size, factors), lambda o, n, s: _nearest(o, n, s), factors)
 
 
 @lowers_torch("aten.upsample_trilinear3d")
@@ -92,12 +92,12 @@ def lower_trilinear(
     x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float
 ) -> Array:
     """Three products with the shares of the elements.   x: f[b, c, d, h, w]"""
-    given = _listed(scales, more)
+    factors = _listed(scales, more)
 
     def weights(old: int, new: int, scale: float | None) -> np.ndarray:
         return _linear(old, new, scale, align_corners)
 
-    return _weighted(x, _sizes(x, size, given), weights, None if align_corners else given)
+    return _weighted(x, _sizes(x, size, factors), weights, None if align_corners else factors)
 
 
 def _listed(scales: Any, more: Sequence[float]) -> Scales:
@@ -111,42 +111,44 @@ def lower_bilinear(
     x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float
 ) -> Array:
     """RESIZE_BILINEAR.   x: f[b, c, h, w]"""
-    given = _listed(scales, more)
-    wanted = _sizes(x, size, given)
-    if align_corners or _fit(x.shape[2:], wanted, given):
-        return _resized("ResizeBilinear", x, wanted, align_corners=align_corners, half_pixel_centers=not align_corners)
-    return _weighted(x, wanted, _linear, given)
+    factors = _listed(scales, more)
+    new_sizes = _sizes(x, size, factors)
+    if align_corners or _fit(x.shape[2:], new_sizes, factors):
+        return _resized(
+            "ResizeBilinear", x, new_sizes, align_corners=align_corners, half_pixel_centers=not align_corners
+        )
+    return _weighted(x, new_sizes, _linear, factors)
 
 
 @lowers_torch("aten.upsample_linear1d")
 def lower_linear(x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None) -> Array:
     """As an image of height 1.   x: f[b, c, w]"""
-    wanted = _sizes(x, size, _listed(scales, ()))
-    found = lower_bilinear(lower_unsqueeze(x, 2), (1, *wanted), align_corners)
-    return shaped(found, (*found.shape[:2], found.shape[3]), x, *sources())
+    new_sizes = _sizes(x, size, _listed(scales, ()))
+    resized = lower_bilinear(lower_unsqueeze(x, 2), (1, *new_sizes), align_corners)
+    return shaped(resized, (*resized.shape[:2], resized.shape[3]), x, *sources())
 
 
 @lowers_torch("aten.upsample_bicubic2d")
 def lower_bicubic(x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float) -> Array:
     """Two products with the weights of the bicubic filter, a = -0.75.   x: f[b, c, h, w]"""
-    given = _listed(scales, more)
-    wanted = _sizes(x, size, given)
+    factors = _listed(scales, more)
+    new_sizes = _sizes(x, size, factors)
 
     def weights(old: int, new: int, scale: float | None) -> np.ndarray:
         return _cubic(old, new, scale, align_corners)
 
-    return _weighted(x, wanted, weights, None if align_corners else given)
+    return _weighted(x, new_sizes, weights, None if align_corners else factors)
 
 
 def _antialiased(name: str, curve: Curve, reach: int) -> None:
     def lower(x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float) -> Array:
-        given = _listed(scales, more)
+        factors = _listed(scales, more)
 
         def weights(old: int, new: int, scale: float | None) -> np.ndarray:
             step = (old - 1) / max(new - 1, 1) if align_corners else old / new if scale is None else 1 / scale
             return _wide_filter(old, new, step, curve, reach)
 
-        return _weighted(x, _sizes(x, size, given), weights, None if align_corners else given)
+        return _weighted(x, _sizes(x, size, factors), weights, None if align_corners else factors)
 
     lower.__doc__ = (
         "Two products with the weights of a filter as wide as an old pixel and a new one.   x: f[b, c, h, w]"
@@ -204,10 +206,10 @@ def _centres(old: int, new: int, scale: float | None, align_corners: bool = Fals
 
 
 def _matrix(old: int, taps: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    found = np.zeros((len(taps[0][0]), old), np.float64)
+    matrix = np.zeros((len(taps[0][0]), old), np.float64)
     for places, weights in taps:
-        np.add.at(found, (np.arange(len(places)), np.clip(places, 0, old - 1).astype(int)), weights)
-    return found.astype(np.float32)
+        np.add.at(matrix, (np.arange(len(places)), np.clip(places, 0, old - 1).astype(int)), weights)
+    return matrix.astype(np.float32)
 
 
 def _nearest(old: int, new: int, scale: float | None, centre: float = 0.0) -> np.ndarray:

@@ -60,8 +60,8 @@ def weighted_pixels(x: Array, image: Array, places: Array, shares: Array) -> Arr
         column = lower_unsqueeze(lower_unsqueeze(image, 1), 2)
         numbers = ops.pack(broadcast(column, tuple(places.shape)), places, axis=3)
         pixels = ops.gather_nd(shaped(images, (n, h * w, c), x, *sources()), numbers)
-    found = ops.batch_matmul(lower_unsqueeze(shares, 2), pixels)
-    return shaped(found, (places.shape[0], places.shape[1], c), found, places, x, *sources())
+    sums = ops.batch_matmul(lower_unsqueeze(shares, 2), pixels)
+    return shaped(sums, (places.shape[0], places.shape[1], c), sums, places, x, *sources())
 
 
 def pixel_numbers(rows: Array, columns: Array, x: Array) -> Array:
@@ -73,8 +73,8 @@ def pixel_numbers(rows: Array, columns: Array, x: Array) -> Array:
 def lower_grid_sampler(x: Array, grid: Array, interpolation: int, padding: int, align_corners: bool) -> Array:
     """x: f[n, c, sizes…]; grid: f[n, places…, 2 or 3], from -1 to 1, the last axis of x first -> f[n, c, places…]"""
     n, c, *sizes = x.shape
-    wanted = tuple(grid.shape[1:-1])
-    count = product(wanted)
+    out_sizes = tuple(grid.shape[1:-1])
+    count = product(out_sizes)
     flat = shaped(grid, (n, count, len(sizes)), grid, x, *sources())
     places: Array | None = None
     shares: Array | None = None
@@ -90,9 +90,9 @@ def lower_grid_sampler(x: Array, grid: Array, interpolation: int, padding: int, 
         each = places.shape[2] * places.shape[3]
         places, shares = (shaped(v, (n, count, each), grid, *sources()) for v in (places, shares))
     image = shaped(x, (n, c, product(tuple(sizes[:-1])), sizes[-1]), x, *sources()) if len(sizes) > 2 else x
-    found = weighted_pixels(image, counted(n, x, *sources()), places, shares)
+    sampled = weighted_pixels(image, counted(n, x, *sources()), places, shares)
     axes = range(1, len(sizes) + 1)
-    return transposed(shaped(found, (n, *wanted, c), grid, x, *sources()), (0, len(sizes) + 1, *axes))
+    return transposed(shaped(sampled, (n, *out_sizes, c), grid, x, *sources()), (0, len(sizes) + 1, *axes))
 
 
 def _axis(
@@ -156,5 +156,5 @@ def lower_affine_grid(theta: Array, size: Sequence[Dim], align_corners: bool) ->
     wide = (
         base if isinstance(n, int) and n == 1 else ops.tile(base, ops.pack(size_tensor(n, [theta, *sources()]), 1, 1))
     )
-    found = ops.batch_matmul(wide, theta, adj_y=True)
-    return shaped(found, (n, *sizes, len(sizes)), theta, *sources())
+    grid = ops.batch_matmul(wide, theta, adj_y=True)
+    return shaped(grid, (n, *sizes, len(sizes)), theta, *sources())

@@ -80,10 +80,10 @@ def lower_squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
     named = range(rank(x)) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {from_front(a, x) for a in named}
     ones = tuple(i for i in sorted(gone) if same(x.shape[i], 1) is True)
-    kept = tuple(d for i, d in enumerate(x.shape) if i not in ones)
-    if ones and _is_open(kept):
+    shape_left = tuple(d for i, d in enumerate(x.shape) if i not in ones)
+    if ones and _is_open(shape_left):
         return ops.squeeze(x, squeeze_dims=ones)
-    return shaped(x, kept, x, *sources())
+    return shaped(x, shape_left, x, *sources())
 
 
 def _is_open(shape: Sequence[Dim]) -> bool:
@@ -135,8 +135,8 @@ def lower_expand(x: Array, size: Sequence[Dim]) -> Array:
     """x repeated along its axes of size 1, and along new ones in front; -1 keeps a size."""
     missing = len(size) - rank(x)
     wide = shaped(x, (*[1] * missing, *x.shape), x, *sources())
-    wanted = tuple(old if is_known(d) and int(d) == -1 else d for d, old in zip(size, wide.shape, strict=True))
-    return broadcast(wide, wanted)
+    sizes_ = tuple(old if is_known(d) and int(d) == -1 else d for d, old in zip(size, wide.shape, strict=True))
+    return broadcast(wide, sizes_)
 
 
 @lowers_torch("aten.expand_as")
@@ -175,11 +175,11 @@ def lower_repeat_interleave(x: Array, repeats: Any, dim: int | None = None, *, o
 @lowers_torch("aten.cat", "aten.concat", "aten.concatenate")
 def lower_cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     """CONCATENATION, without those of shape [0], which PyTorch passes over."""
-    kept = [t for t in tensors if not (rank(t) == 1 and same(t.shape[0], 0))]
-    kept = kept or list(tensors[:1])
-    if len(kept) == 1:
-        return kept[0]
-    return DEFAULT.lowers["ConcatV2"](*kept, np.int32(from_front(dim, kept[0])))
+    parts = [t for t in tensors if not (rank(t) == 1 and same(t.shape[0], 0))]
+    parts = parts or list(tensors[:1])
+    if len(parts) == 1:
+        return parts[0]
+    return DEFAULT.lowers["ConcatV2"](*parts, np.int32(from_front(dim, parts[0])))
 
 
 @lowers_torch("aten.stack")

@@ -15,7 +15,7 @@ from jfuse.lowering.rules import DEFAULT, lowers_torch
 
 
 def _factor(norm: str | None, size: int, forward: bool) -> float:
-    """What a transform is divided by."""
+    """Return the divisor of a transform."""
     if norm == "ortho":
         return float(np.sqrt(size))
     return float(size) if (norm == "forward") is forward and norm is not None else 1.0
@@ -26,20 +26,20 @@ def _sized(x: Array, n: int | None, axis: int) -> tuple[Array, int]:
     size = x.shape[axis]
     if not isinstance(size, int):
         raise LowerError("a Fourier transform of an open size", found=str(size), remedy="fix the size of the axis")
-    wanted = size if n is None else n
-    if wanted < size:
-        return lower_slice_(x, axis, 0, wanted), wanted
-    last = lower_constant_pad(x, [0, 0] * (rank(x) - 1 - axis % rank(x)) + [0, wanted - size]) if wanted > size else x
-    return last, wanted
+    length = size if n is None else n
+    if length < size:
+        return lower_slice_(x, axis, 0, length), length
+    last = lower_constant_pad(x, [0, 0] * (rank(x) - 1 - axis % rank(x)) + [0, length - size]) if length > size else x
+    return last, length
 
 
 @lowers_torch("aten.fft_rfft")
 def lower_rfft(x: Array, n: int | None = None, dim: int = -1, norm: str | None = None) -> Array:
     """RFFT over an axis."""
-    given, size = _sized(x, n, dim)
+    signal, size = _sized(x, n, dim)
     factor = _factor(norm, size, True)
-    given = given if factor == 1.0 else ops.mul(given, scalar(1 / factor, given))
-    return to_last(given, dim, lambda v: DEFAULT.lowers["RFFT"](v, np.array([size], np.int32)))
+    signal = signal if factor == 1.0 else ops.mul(signal, scalar(1 / factor, signal))
+    return to_last(signal, dim, lambda v: DEFAULT.lowers["RFFT"](v, np.array([size], np.int32)))
 
 
 @lowers_torch("aten.fft_irfft")
@@ -49,9 +49,9 @@ def lower_irfft(x: Array, n: int | None = None, dim: int = -1, norm: str | None 
     if not isinstance(count, int):
         raise LowerError("a Fourier transform of an open size", found=str(count), remedy="fix the size of the axis")
     size = 2 * (count - 1) if n is None else n
-    found = to_last(x, dim, lambda v: DEFAULT.lowers["IRFFT"](v, np.array([size], np.int32)))
+    signal = to_last(x, dim, lambda v: DEFAULT.lowers["IRFFT"](v, np.array([size], np.int32)))
     factor = {None: 1.0, "backward": 1.0, "forward": 1 / size, "ortho": 1 / np.sqrt(size)}[norm]
-    return found if factor == 1.0 else ops.mul(found, scalar(1 / factor, found))
+    return signal if factor == 1.0 else ops.mul(signal, scalar(1 / factor, signal))
 
 
 @lowers_torch("aten.stft")
@@ -75,10 +75,10 @@ def lower_stft(
         weights = np.ones(length, dtype(x).numpy) if window is None else window
         left = (n_fft - length) // 2
         frames = ops.mul(frames, lower_constant_pad(as_type(weights, dtype(x)), [left, n_fft - length - left]))
-    found = lower_transpose(DEFAULT.lowers["RFFT"](frames, np.array([n_fft], np.int32)), -1, -2)
+    spectrum = lower_transpose(DEFAULT.lowers["RFFT"](frames, np.array([n_fft], np.int32)), -1, -2)
     if normalized:
         raise LowerError("a normalized transform", remedy="divide by the root of n_fft afterwards")
-    return found if return_complex else lower_view_as_real(found)
+    return spectrum if return_complex else lower_view_as_real(spectrum)
 
 
 @lowers_torch("aten.view_as_real")

@@ -50,9 +50,9 @@ def lower_embedding_bag(
     counts = ops.sum_(shares, np.array([1], np.int32), keep_dims=True) if mode == _MEAN else None
     if per_sample_weights is not None:
         shares = ops.mul(shares, per_sample_weights)
-    found = ops.batch_matmul(shares, ops.gather(table, as_type(ids, DType.i32), axis=0))
-    found = found if counts is None else ops.div(found, ops.maximum(counts, scalar(1, table)))
-    return found, None, None, None
+    sums = ops.batch_matmul(shares, ops.gather(table, as_type(ids, DType.i32), axis=0))
+    sums = sums if counts is None else ops.div(sums, ops.maximum(counts, scalar(1, table)))
+    return sums, None, None, None
 
 
 @lowers_torch("aten.bucketize")
@@ -145,5 +145,7 @@ def lower_unique_of_slices(
     place = ops.sum_(ops.cast(before, out_data_type=DType.i32), np.array([1], np.int32))
     numbers = counted(count, x, *sources())
     order = DEFAULT.lowers_torch["aten.scatter"](ops.zeros_like(numbers), 0, place, numbers)
-    found, which, counts = lower_unique_consecutive.function(ops.gather(x, order, axis=axis), True, return_counts, axis)
-    return found, ops.gather(which, place, axis=0) if return_inverse else None, counts
+    slices, which, counts = lower_unique_consecutive.function(
+        ops.gather(x, order, axis=axis), True, return_counts, axis
+    )
+    return slices, ops.gather(which, place, axis=0) if return_inverse else None, counts

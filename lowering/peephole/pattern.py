@@ -34,7 +34,7 @@ from jfuse.kernels.core.operand import Placeholder
 from jfuse.lowering.peephole.view import GraphView
 
 Bound: TypeAlias = dict[str, Any]
-"""What the names of a pattern stand for: operands, values of options, equations, what forms read."""
+"""The bindings of a pattern's names: operands, values of options, equations, and operands of forms."""
 
 _COMMUTATIVE = frozenset({ops.add, ops.mul, ops.maximum, ops.minimum, ops.logical_and, ops.logical_or})
 _DEFAULTS = {"fused_activation_function": "NONE"}  # options that are checked where a pattern does not spell them
@@ -177,8 +177,8 @@ class CallPattern(Made):
             if params.get(option, wanted) != wanted:
                 return False
         for option, name in self.bound_options:
-            found = params.get(option)
-            if bound.setdefault(name, found) != found:
+            value = params.get(option)
+            if bound.setdefault(name, value) != value:
                 return False
         return True
 
@@ -215,11 +215,11 @@ class FormPattern(Made):
         # Reading is slow beside a look at what made the operands.
         if isinstance(self.operand, Made) and not self.operand.made_any(eqn.inputs, view):
             return False
-        found = self.of(eqn)
-        if found is None or (self.operand is not None and not self.operand.matches(found.x, view, bound)):
+        read_form = self.of(eqn)
+        if read_form is None or (self.operand is not None and not self.operand.matches(read_form.x, view, bound)):
             return False
         if self.name is not None:
-            bound[self.name] = found
+            bound[self.name] = read_form
         return True
 
     def orders(self) -> Iterator[Self]:

@@ -152,14 +152,14 @@ def rule_name(rule: PeepholeRule) -> str:
 
 def why_not(eqn: Eqn, view: GraphView, rules: Mapping[Op, Sequence[Rule]]) -> dict[str, list[str]]:
     """By rule, the names of the conditions for which it refuses an equation whose pattern it finds."""
-    found = {}
+    refusals = {}
     for rule in rules.get(eqn.op, ()):
         refused: list[str] = []
         with recording(nested=True):
             rule(eqn, view, refused)
         if refused:
-            found[rule.function.__name__] = refused
-    return found
+            refusals[rule.function.__name__] = refused
+    return refusals
 
 
 def _check_names(function: Callable[..., Any], bound: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a value of the trace is computed from."""
+"""Walks from a value of the trace back to the values that it is computed from."""
 
 from __future__ import annotations
 

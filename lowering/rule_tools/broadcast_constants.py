@@ -24,9 +24,9 @@ def broadcast_constants(graph: Graph, given: Known = MappingProxyType({})) -> di
     known = dict(given)
     for eqn in graph.eqns:
         if _has_one_result(eqn):
-            found = broadcast_result(eqn, known)
-            if found is not None:
-                known[eqn.outputs[0]] = found
+            constant = broadcast_result(eqn, known)
+            if constant is not None:
+                known[eqn.outputs[0]] = constant
     return known
 
 
@@ -48,9 +48,9 @@ def constant_behind(var: Var, producer: Callable[[Var], Eqn | None]) -> np.ndarr
             seen.add(pending[-1])
             pending += before
             continue
-        found = broadcast_result(eqn, known)
-        if found is not None:
-            known[pending[-1]] = found
+        constant = broadcast_result(eqn, known)
+        if constant is not None:
+            known[pending[-1]] = constant
         seen.add(pending.pop())
     return known.get(var)
 

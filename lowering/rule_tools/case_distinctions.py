@@ -23,10 +23,10 @@ def switch_of(eqn: Eqn) -> str | None:
 
 def families(graph: Graph) -> frozenset[str]:
     """The families of all case distinctions in a graph, those of fused activations and clips included."""
-    found = {switch_of(eqn) for eqn in all_eqns(graph)}
-    found |= {_of_activation(eqn) for eqn in all_eqns(graph)}
-    found |= {"clip" for eqn in all_eqns(graph) if any(eqn.params.get(name) for name in CLIPS)}
-    return frozenset(f for f in found if f is not None)
+    switches = {switch_of(eqn) for eqn in all_eqns(graph)}
+    switches |= {_of_activation(eqn) for eqn in all_eqns(graph)}
+    switches |= {"clip" for eqn in all_eqns(graph) if any(eqn.params.get(name) for name in CLIPS)}
+    return frozenset(f for f in switches if f is not None)
 
 
 def run_time_switches(graph: Graph, constant: Collection[Var] = ()) -> Iterator[tuple[str, Eqn]]:

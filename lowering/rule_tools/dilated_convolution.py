@@ -21,26 +21,26 @@ _RENAMES = (array.expand_dims, array.reshape, array.squeeze)
 
 def dilated(x: Atom | None, block_shape: Atom | None, crops: Atom | None, producer: Producer) -> Any:
     """BATCH_TO_SPACE_ND of these operands as a dilated convolution; None where it is none."""
-    found = _Taken.apart(x, producer)
-    if found is None or block_shape is None or crops is None:
+    taken = _DilatedParts.apart(x, producer)
+    if taken is None or block_shape is None or crops is None:
         return None
     rates = static_value(block_shape)
-    sides = _sides(found.split, rates, static_value(crops))
+    sides = _sides(taken.split, rates, static_value(crops))
     if rates is None or sides is None:
         return None
-    image = found.split.inputs[0]
-    if found.axis is not None:
-        image = array.expand_dims(image, found.axis)
-        rates, sides = _with(rates, found.axis, 1), _with(sides, found.axis, (0, 0))
-    result = _convolved(found.convolution, image, rates, sides)
-    return result if found.axis is None else array.squeeze(result, squeeze_dims=(found.axis,))
+    image = taken.split.inputs[0]
+    if taken.axis is not None:
+        image = array.expand_dims(image, taken.axis)
+        rates, sides = _with(rates, taken.axis, 1), _with(sides, taken.axis, (0, 0))
+    result = _convolved(taken.convolution, image, rates, sides)
+    return result if taken.axis is None else array.squeeze(result, squeeze_dims=(taken.axis,))
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """What lies before a BATCH_TO_SPACE_ND.
+class _DilatedParts:
+    """The equations before a BATCH_TO_SPACE_ND.
 
-    axis: where sequences get a dimension of 1 before the convolution and lose it after it; None for images.
+    axis: the position of the dimension of 1 that sequences get for the convolution alone; None for images.
     """
 
     split: Eqn
@@ -48,7 +48,7 @@ class _Taken:
     axis: int | None
 
     @classmethod
-    def apart(cls, x: Atom | None, producer: Producer) -> _Taken | None:
+    def apart(cls, x: Atom | None, producer: Producer) -> _DilatedParts | None:
         convolution, squeezed = _behind_renaming(x, producer)
         if convolution is None or not _is_plain(convolution):
             return None
@@ -62,7 +62,7 @@ class _Taken:
 
 
 def _behind_renaming(x: Atom | None, producer: Producer) -> tuple[Eqn | None, bool]:
-    """What makes x, before a RESHAPE if one does, and whether there was one."""
+    """Return the producer of x, or of the operand of its RESHAPE, and whether there was a RESHAPE."""
     eqn = producer(x)
     if eqn is None or eqn.op not in _RENAMES:
         return eqn, False
@@ -91,7 +91,7 @@ def _added_axis(split: Eqn, convolution: Eqn) -> int | None:
 
 
 def _sides(split: Eqn, rates: Any, crops: Any) -> Sides | None:
-    """What pads x before the dilated convolution: the paddings that are not cropped again."""
+    """Compute the paddings of the dilated convolution: those that are not cropped again."""
     _, block_shape, paddings = (None if a is None else static_value(a) for a in split.inputs)
     if rates is None or crops is None or paddings is None or block_shape != rates:
         return None

@@ -134,12 +134,12 @@ def padded(images: Array, sides: Sides, fill: float | None = None) -> Array:
 def taps(images: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[Array]:
     """For each place of a window, row by row, what all windows that lie within x[b,h,w,c] hold there.   x[b,h',w',c]"""
     reach = [extent(size, dilation) - 1 for size, dilation in zip(window, dilations, strict=True)]
-    found = []
+    taps_ = []
     for down, right in itertools.product(range(window[0]), range(window[1])):
         begin = [down * dilations[0], right * dilations[1]]
         end = [first - last for first, last in zip(begin, reach, strict=True)]  # counted from the end; 0 is the end
         whole = 0b1001 | sum(2 << i for i, last in enumerate(end) if not last)
         bounds = (np.array([0, *v, 0], np.int32) for v in (begin, end))
         steps = np.array([1, *strides, 1], np.int32)
-        found.append(ops.strided_slice(images, *bounds, steps, begin_mask=0b1001, end_mask=whole))
-    return found
+        taps_.append(ops.strided_slice(images, *bounds, steps, begin_mask=0b1001, end_mask=whole))
+    return taps_

@@ -1,4 +1,4 @@
-"""What rules may ask about the graph that is being built: tensors to read open sizes from; and a place for notes."""
+"""Questions of rules about the graph that is being built: tensors to read open sizes from. Collects notes as well."""
 
 from __future__ import annotations
 

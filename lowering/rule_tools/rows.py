@@ -30,9 +30,9 @@ def unpacked(x: Array, axis: int = 0) -> Sequence[Array]:
 
 def _may_be_empty(x: Array) -> bool:
     """Whether data decide a size, as how many boxes are found: UNPACK refuses a tensor without elements."""
-    given = sources()
-    stated = frozenset().union(*(symbols_of(d) for source in given for d in source.shape))
-    return bool(given) and any(symbols_of(d) - stated for d in x.shape)
+    tensors = sources()
+    stated = frozenset().union(*(symbols_of(d) for source in tensors for d in source.shape))
+    return bool(tensors) and any(symbols_of(d) - stated for d in x.shape)
 
 
 def _slice(x: Array, axis: int, i: int) -> Array:

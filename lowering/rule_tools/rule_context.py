@@ -62,16 +62,16 @@ _SITE: ContextVar[Site | None] = ContextVar("jfuse_site", default=None)
 
 def site() -> Site:
     """The composite for which the running rule was called."""
-    found = _SITE.get()
-    if found is None:
+    current = _SITE.get()
+    if current is None:
         raise RuleError("site() was called outside of a fusion rule", remedy="call it in a function under @jfuse.fuses")
-    return found
+    return current
 
 
 @contextmanager
-def at_site(found: Site) -> Iterator[None]:
+def at_site(context: Site) -> Iterator[None]:
     """Rules called within the `with` are called for this composite."""
-    token = _SITE.set(found)
+    token = _SITE.set(context)
     try:
         yield
     finally:

@@ -35,10 +35,10 @@ def size_tensor(dim: Dim, sources: Sequence[Array]) -> Array:
     if is_known(dim):
         return np.asarray(int(dim), np.int32)
     dim = substitute_dim(dim, active_trace().sizes)
-    found = _existing(dim)
-    if found is None:
-        found = _read(dim, sources)
-    return _evaluated(dim, {n: _symbol(n, sources) for n in sorted(symbols_of(dim))}) if found is None else found
+    tensor = _existing(dim)
+    if tensor is None:
+        tensor = _read(dim, sources)
+    return _evaluated(dim, {n: _symbol(n, sources) for n in sorted(symbols_of(dim))}) if tensor is None else tensor
 
 
 def shaped(x: Array, target: Shape, *sources: Array) -> Array:
@@ -82,13 +82,13 @@ def _read(dim: Dim, sources: Sequence[Array]) -> Array | None:
 
 def _symbol(name: str, sources: Sequence[Array]) -> Array:
     """A symbol, read or solved for: n where a source has 2n + 1."""
-    found = _existing(symbol(name))
+    tensor = _existing(symbol(name))
     # What the sources were made of had more sizes: of an image that is halved only the image has its own.
     for tensors in (sources, _behind(sources)):
-        if found is None:
-            found = _read_or_solved(name, tensors)
-    if found is not None:
-        return found
+        if tensor is None:
+            tensor = _read_or_solved(name, tensors)
+    if tensor is not None:
+        return tensor
     raise LowerError(
         f"the size {name} is needed at run time, and no tensor at hand has it as a dimension",
         found=", ".join(str(s.type) for s in sources if isinstance(s, Var)),
@@ -109,7 +109,7 @@ def _read_or_solved(name: str, sources: Iterable[Array]) -> Array | None:
 
 
 def _behind(sources: Iterable[Array]) -> Iterator[Var]:
-    """What the sources were made of in the active trace."""
+    """Yield the variables that the sources were computed from in the active trace."""
     for source in sources:
         for eqn in eqns_behind(source, lambda e: e.inputs):
             yield from (a for a in eqn.inputs if isinstance(a, Var))
@@ -130,8 +130,8 @@ def size_of(x: Array, axis: int) -> Array:
 
 
 def _evaluated(dim: Dim, symbols: Mapping[str, Array]) -> Array:
-    found: Any = computed(str(dim), {name: _Size(value) for name, value in symbols.items()}, _FUNCTIONS)
-    return found.value
+    result: Any = computed(str(dim), {name: _Size(value) for name, value in symbols.items()}, _FUNCTIONS)
+    return result.value
 
 
 class _Size:

@@ -30,8 +30,8 @@ def scanned(
         held = list(weights)
         for place, variable in zip(computed, variables, strict=False):
             held[place] = variable
-        given = variables[len(computed) :]
-        return tuple(step(held, given[: len(states)], given[len(states) :]))
+        step_args = variables[len(computed) :]
+        return tuple(step(held, step_args[: len(states)], step_args[len(states) :]))
 
     consts = [weights[i] for i in computed]
     types = [*map(type_of, [*consts, *states]), *(TensorType(type_of(r).shape[1:], type_of(r).dtype) for r in rows)]

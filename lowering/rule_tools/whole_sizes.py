@@ -19,16 +19,16 @@ _SIZES = np.arange(2**15)
 
 
 def whole_part(x: Array) -> Array | None:
-    """What a cast to i32 makes of a float scalar that a size is multiplied to, as n * p // q; None where none is.
+    """Write the whole part of a float multiple of a size in integers, as n * p // q; None where the scalar is another.
 
-    Of an f32 scalar only where the size is one of a tensor: LiteRT computes on other numbers as TensorFlow does. So is
-    the border of tf.image.central_crop, (n - n * fraction) / 2. p / q is the largest of all whole parts over their
-    sizes, so that no other quotient of small numbers can be right where it is not.
+    An f32 scalar is rewritten only for the size of a tensor: LiteRT computes with other numbers as TensorFlow does.
+    The border of tf.image.central_crop, (n - n * fraction) / 2, is such a multiple. p / q is the largest of all whole
+    parts over their sizes, so that no other quotient of small numbers can be right where it is not.
     """
-    found = _of_sizes(x)
-    if found is None:
+    multiple = _of_sizes(x)
+    if multiple is None:
         return None
-    size, values = found
+    size, values = multiple
     if not np.isfinite(values).all() or values.min() < 0 or values.max() >= len(_SIZES):
         return None
     whole = values.astype(np.int64)

@@ -45,8 +45,8 @@ def _beside_zeros(shape: Shape, target: Shape) -> Shape:
     """
     if 0 not in target or -1 not in target or not all(map(is_known, (*shape, *target))):
         return target
-    counted, given = (math.prod(int(d) for d in dims if d not in (0, -1)) for dims in (shape, target))
-    return tuple(counted // given if d == -1 else d for d in target)
+    counted, stated = (math.prod(int(d) for d in dims if d not in (0, -1)) for dims in (shape, target))
+    return tuple(counted // stated if d == -1 else d for d in target)
 
 
 def _is_shape(x: Array, target: Shape) -> bool:

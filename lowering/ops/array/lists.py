@@ -75,12 +75,12 @@ def _resized(handle: Array, size: int) -> Array:
 def list_resize(handle: Array, size: Array) -> Array:
     """The first rows, or all and zeros behind them; for a size that is known."""
     length = type_of(handle).shape[0]
-    wanted = static(size, "size")
-    if same(wanted, length):
+    new_length = static(size, "size")
+    if same(new_length, length):
         return handle
-    if not is_known(wanted) or not is_known(length):
+    if not is_known(new_length) or not is_known(length):
         raise LowerError("a TensorList is given a size that is known at run time only", found=str(type_of(handle)))
-    return _resized(handle, int(wanted))
+    return _resized(handle, int(new_length))
 
 
 @lowers("TensorListPushBack")
@@ -156,8 +156,8 @@ def list_gather(handle: Array, indices: Array, element_shape: Array) -> Array:
 @lowers("TensorListScatterV2")
 def list_scatter_v2(tensor: Array, indices: Array, element_shape: Array, num_elements: Array) -> Array:
     """The list of so many rows (-1: as many as needed) with those of a tensor at known places, zeros elsewhere."""
-    wanted = static(num_elements, "num_elements")
-    return _scattered(tensor, indices, int(wanted) if is_known(wanted) and wanted >= 0 else None)
+    row_count = static(num_elements, "num_elements")
+    return _scattered(tensor, indices, int(row_count) if is_known(row_count) and row_count >= 0 else None)
 
 
 @lowers("TensorListScatter")

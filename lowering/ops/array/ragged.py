@@ -35,11 +35,11 @@ def lower_ragged_tensor_to_tensor(
     shape: i[] of -1, or i[rank] with -1 where a size is that of the longest row; values: n[items, ...];
     row_partition_tensors: i[rows + 1] for ROW_SPLITS, i[items] for VALUE_ROWIDS, i[] for FIRST_DIM_SIZE.
     """
-    wanted = _wanted(shape)
+    sizes_ = _wanted(shape)
     levels = list(_all_splits(row_partition_tensors, row_partition_types))
-    starts, ends = _first_rows(levels[0], wanted[0] if wanted else -1)
+    starts, ends = _first_rows(levels[0], sizes_[0] if sizes_ else -1)
     for i, splits in enumerate(levels):
-        width = wanted[i + 1] if wanted else -1
+        width = sizes_[i + 1] if sizes_ else -1
         columns = counted(width) if width >= 0 else ops.range_(np.int32(0), _longest(splits), np.int32(1))
         places, inside = _places(starts, ends, columns)
         below = levels[i + 1] if i + 1 < len(levels) else None
@@ -59,17 +59,17 @@ def lower_ragged_gather(*operands: Array, PARAMS_RAGGED_RANK: int = 1, OUTPUT_RA
     Returns the row splits of each level and the values.
     """
     *levels, values, indices = operands
-    wanted = dtype(levels[0])
+    type_ = dtype(levels[0])
     outer = [_uniform_splits(indices, axis) for axis in range(1, rank(indices))]
     places = ops.reshape(as_i32(indices), np.array([-1], np.int32)) if rank(indices) != 1 else as_i32(indices)
-    found = []
+    row_splits = []
     for splits in map(as_i32, levels):
         starts = ops.gather(splits, places, axis=0)
         ends = ops.gather(splits, ops.add(places, np.int32(1)), axis=0)
-        found.append(_splits_of_lengths(ops.sub(ends, starts)))
+        row_splits.append(_splits_of_lengths(ops.sub(ends, starts)))
         matrix, inside = _places(starts, ends, ops.range_(np.int32(0), _longest(splits), np.int32(1)))
         places = _chosen(matrix, inside)
-    cast = [s if dtype(s) is wanted else ops.cast(s, out_data_type=wanted) for s in (*outer, *found)]
+    cast = [s if dtype(s) is type_ else ops.cast(s, out_data_type=type_) for s in (*outer, *row_splits)]
     return (*cast, ops.gather(values, places, axis=0))
 
 

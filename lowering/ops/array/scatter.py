@@ -119,10 +119,10 @@ def keeps_extremes(name: str, extreme: TflOp, of_segments: TflOp, empty: Callabl
     def lower(tensor: Array, indices: Array, updates: Array) -> Array:
         rows, places = _rows(tensor, indices.shape[-1]), _places(indices, tensor)
         news = shaped(updates, (places.shape[0], *rows.shape[1:]), tensor)
-        found = of_segments(news, places, size_tensor(rows.shape[0], [tensor]))
-        result = extreme(rows, found)
+        extremes = of_segments(news, places, size_tensor(rows.shape[0], [tensor]))
+        result = extreme(rows, extremes)
         if dtype(tensor).is_float:
-            result = ops.select_v2(ops.equal(found, scalar(empty(dtype(tensor).numpy), tensor)), rows, result)
+            result = ops.select_v2(ops.equal(extremes, scalar(empty(dtype(tensor).numpy), tensor)), rows, result)
         return shaped(result, tensor.shape, tensor)
 
     lower.__doc__ = f"{extreme.builtin} of the tensor and {of_segments.builtin}."
@@ -172,10 +172,10 @@ def _at_computed_place(x: Array, value: Array, ranges: Sequence[SliceRange], new
             "an update of a slice at a place that is computed, with steps or new axes",
             remedy="consecutive elements, or tf.tensor_scatter_nd_update",
         )
-    kept = [*ranges, *[SliceRange()] * (rank(x) - len(ranges))]
+    all_ranges = [*ranges, *[SliceRange()] * (rank(x) - len(ranges))]
     sizes = iter(value.shape)
-    window = tuple(1 if r.shrink else next(sizes) for r in kept)
-    start = vector_of([first_place(r, x, axis) for axis, r in enumerate(kept)])
+    window = tuple(1 if r.shrink else next(sizes) for r in all_ranges)
+    start = vector_of([first_place(r, x, axis) for axis, r in enumerate(all_ranges)])
     return ops.dynamic_update_slice(x, shaped(value, window, value), start)
 
 
@@ -225,4 +225,4 @@ def _joined(parts: Sequence[Array]) -> Array:
 def lower_dynamic_partition(data: Array, partitions: Array, *, num_partitions: int) -> tuple[Array, ...]:
     """For each partition WHERE tells its places, and GATHER_ND takes what is there."""
     places = (ops.where(ops.equal(partitions, np.int32(i))) for i in range(num_partitions))
-    return tuple(ops.gather_nd(data, found) for found in places)
+    return tuple(ops.gather_nd(data, indices) for indices in places)

@@ -54,8 +54,8 @@ def _whole(x: Array) -> Array | None:
     made_by = producer(x)
     if made_by is None or made_by.op is not ops.cast:
         return None
-    (given,) = made_by.inputs
-    return as_i32(given) if isinstance(given, Var) and given.type.dtype.is_integer else None
+    (operand,) = made_by.inputs
+    return as_i32(operand) if isinstance(operand, Var) and operand.type.dtype.is_integer else None
 
 
 @lowers("LinSpace")
@@ -147,8 +147,8 @@ def lower_invert_permutation(x: Array) -> Array:
     if is_constant(x):
         return np.argsort(x).astype(x.dtype)
     places = counted(x.shape[0], x)
-    found = ops.scatter_nd(ops.expand_dims(as_i32(x), np.int32(1)), places, ops.shape(x))
-    return found if dtype(x) is DType.i32 else ops.cast(found, out_data_type=dtype(x))
+    inverse = ops.scatter_nd(ops.expand_dims(as_i32(x), np.int32(1)), places, ops.shape(x))
+    return inverse if dtype(x) is DType.i32 else ops.cast(inverse, out_data_type=dtype(x))
 
 
 @lowers("UnravelIndex")
@@ -168,16 +168,16 @@ def lower_unravel_index(indices: Array, dims: Array) -> Array:
 def lower_cumprod(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
     """REDUCE_PROD over a copy of the axis for each element, with ones for what that element leaves out."""
     (along,) = axes_of(axis, rank(x))
-    spread, kept = _prefixes(x, along, exclusive, reverse)
-    return ops.reduce_prod(ops.select_v2(kept, spread, one_like(x)), np.array([along + 1], np.int32))
+    spread, is_prefix = _prefixes(x, along, exclusive, reverse)
+    return ops.reduce_prod(ops.select_v2(is_prefix, spread, one_like(x)), np.array([along + 1], np.int32))
 
 
 @lowers("CumulativeLogsumexp")
 def lower_cumulative_logsumexp(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
     """The log of sums over a copy of the axis for each element, with exp(-inf) for what that element leaves out."""
     (along,) = axes_of(axis, rank(x))
-    spread, kept = _prefixes(x, along, exclusive, reverse)
-    terms = ops.select_v2(kept, spread, scalar(-np.inf, x))
+    spread, is_prefix = _prefixes(x, along, exclusive, reverse)
+    terms = ops.select_v2(is_prefix, spread, scalar(-np.inf, x))
     axes = np.array([along + 1], np.int32)
     lowest = scalar(np.finfo(dtype(x).numpy).min, x)
     greatest = ops.maximum(ops.reduce_max(terms, axes, keep_dims=True), lowest)  # infinity less infinity is no number

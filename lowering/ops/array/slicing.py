@@ -189,14 +189,14 @@ def cut(x: Array, ranges: Sequence[SliceRange]) -> Array:
     """x[ranges], dimensions beyond them whole."""
     if len(ranges) > rank(x):
         raise LowerError(f"a slice of {len(ranges)} dimensions of a tensor that has {rank(x)}")
-    kept = list(ranges) + [SliceRange()] * (rank(x) - len(ranges))
-    for axis in reversed(range(len(kept))):
-        first = kept[axis].begin
-        if kept[axis].shrink and first is not None and first.is_computed:
+    all_ranges = list(ranges) + [SliceRange()] * (rank(x) - len(ranges))
+    for axis in reversed(range(len(all_ranges))):
+        first = all_ranges[axis].begin
+        if all_ranges[axis].shrink and first is not None and first.is_computed:
             x = ops.gather(x, _wrapped(first.value, x, axis), axis=axis)
-            del kept[axis]
-    kept = [_plain(r, d) for r, d in zip(kept, x.shape, strict=True)]
-    return x if all(r.is_whole for r in kept) else _strided_slice(x, kept)
+            del all_ranges[axis]
+    all_ranges = [_plain(r, d) for r, d in zip(all_ranges, x.shape, strict=True)]
+    return x if all(r.is_whole for r in all_ranges) else _strided_slice(x, all_ranges)
 
 
 def _wrapped(index: Array, x: Array, axis: int) -> Array:

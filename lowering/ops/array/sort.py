@@ -52,8 +52,8 @@ def lower_approx_top_k(
     return ops.transpose(values, back), ops.transpose(places, back)
 
 
-def _as(x: Array, wanted: DType) -> Array:
-    return x if dtype(x) is wanted else ops.cast(x, out_data_type=wanted)
+def _as(x: Array, type_: DType) -> Array:
+    return x if dtype(x) is type_ else ops.cast(x, out_data_type=type_)
 
 
 @lowers("InTopK", "InTopKV2")
@@ -134,9 +134,9 @@ def searches(name: str, below: TflOp) -> LowerRule:
 
     def lower(sorted_inputs: Array, values: Array, *, out_type: DType = DType.i32) -> Array:
         rows = ops.expand_dims(sorted_inputs, np.int32(1))
-        wanted = ops.expand_dims(values, np.int32(2))
-        found = ops.cast(below(rows, wanted), out_data_type=out_type)
-        return ops.sum_(found, np.array([2], np.int32))
+        queries = ops.expand_dims(values, np.int32(2))
+        is_below = ops.cast(below(rows, queries), out_data_type=out_type)
+        return ops.sum_(is_below, np.array([2], np.int32))
 
     lower.__doc__ = f"""How many elements of a row are {below.name} (than) the value.
 

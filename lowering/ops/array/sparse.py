@@ -22,15 +22,15 @@ def lower_sparse_reshape(input_indices: Array, input_shape: Array, new_shape: Ar
 
     input_indices: i64[n,d]; input_shape: i64[d]; new_shape: i64[k], one of them -1 perhaps -> i64[n,k], i64[k]
     """
-    indices, sizes, wanted = as_i32(input_indices), as_i32(input_shape), as_i32(new_shape)
+    indices, sizes, target = as_i32(input_indices), as_i32(input_shape), as_i32(new_shape)
     place = np.zeros((), np.int32)
     for axis in range(indices.shape[1]):
         place = ops.add(ops.mul(place, element(sizes, axis)), column(indices, axis))
-    known = ops.reduce_prod(ops.maximum(wanted, np.int32(1)), _FIRST)  # without the -1; sizes of 0 have no elements
+    known = ops.reduce_prod(ops.maximum(target, np.int32(1)), _FIRST)  # without the -1; sizes of 0 have no elements
     left = ops.floor_div(ops.reduce_prod(sizes, _FIRST), known)
-    shape = ops.select_v2(ops.less(wanted, np.int32(0)), left, wanted)
+    shape = ops.select_v2(ops.less(target, np.int32(0)), left, target)
     columns = []
-    for axis in reversed(range(wanted.shape[0])):
+    for axis in reversed(range(target.shape[0])):
         size = ops.maximum(element(shape, axis), np.int32(1))
         columns.append(ops.floor_mod(place, size) if axis else place)
         place = ops.floor_div(place, size) if axis else place

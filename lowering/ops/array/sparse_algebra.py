@@ -69,13 +69,13 @@ def reduced(name: str, op: TflOp) -> None:
         for axis, size in sizes.items():
             place = ops.add(ops.mul(place, size), column(places, axis))
             total = ops.mul(total, size)
-        found = segments(op, input_values, place, total)
+        totals = segments(op, input_values, place, total)
         if op is not ops.unsorted_segment_sum:
             some = ops.not_equal(rows_of_each(input_values, place, total), scalar(0, input_values))
-            found = ops.select_v2(some, found, scalar(0, input_values))
+            totals = ops.select_v2(some, totals, scalar(0, input_values))
         shape = [sizes.get(axis, np.int32(1)) for axis in range(count) if keep_dims or axis in sizes]
         known = all(map(is_constant, shape))
-        return ops.reshape(found, np.array(shape, np.int32) if known else ops.pack(*shape))
+        return ops.reshape(totals, np.array(shape, np.int32) if known else ops.pack(*shape))
 
     lower.__doc__ = f"{op.builtin} of the entries, 0 where there are none.   values[n] -> values[the axes that stay]"
     lowers(name)(lower)

@@ -95,8 +95,8 @@ def _combined(
     corners = ops.gather(
         ops.transpose(boxes, (0, 2, 1, 3)), ops.reshape(places, (batch, kinds, -1)), axis=2, batch_dims=2
     )
-    kept = min(form.total, classes * size)
-    best, order = ops.topk_v2(candidates, np.int32(kept))
+    most_kept = min(form.total, classes * size)
+    best, order = ops.topk_v2(candidates, np.int32(most_kept))
     is_valid = ops.greater(best, np.float32(LOWEST))
     zero = np.float32(0)
     found_boxes = ops.gather(ops.reshape(corners, (batch, classes * size, 4)), order, axis=1, batch_dims=1)
@@ -104,11 +104,11 @@ def _combined(
         found_boxes = clipped(found_boxes, 0, 1)
     found_classes = ops.gather(np.repeat(np.arange(classes, dtype=np.float32), size), order)
     results = (
-        ops.select_v2(ops.reshape(is_valid, (batch, kept, 1)), found_boxes, zero),
+        ops.select_v2(ops.reshape(is_valid, (batch, most_kept, 1)), found_boxes, zero),
         ops.select_v2(is_valid, best, zero),
         ops.select_v2(is_valid, found_classes, zero),
     )
-    missing = (min(form.total, form.most * classes) if form.pad_per_class else form.total) - kept
+    missing = (min(form.total, form.most * classes) if form.pad_per_class else form.total) - most_kept
     valid = ops.sum_(ops.cast(is_valid, out_data_type=DType.i32), np.array([1], np.int32), keep_dims=False)
     return (*(_filled(r, missing) for r in results), valid)
 
@@ -116,13 +116,13 @@ def _combined(
 def _of_each_class(
     boxes: Array, scores: Array, size: int, iou_threshold: np.ndarray, score_threshold: Array
 ) -> tuple[Array, Array, Array]:
-    """What is chosen of each class.   i32[b,classes,size], f32[b,classes,size], i32[b*classes]"""
+    """Select the boxes of each class.   i32[b,classes,size], f32[b,classes,size], i32[b*classes]"""
     batch, count, kinds, _ = boxes.shape
     classes = scores.shape[2]
     by_class = ops.reshape(ops.transpose(boxes, (0, 2, 1, 3)), (batch * kinds, count, 4))
     all_boxes = _parts(with_area(by_class), batch * kinds)
     all_scores = _parts(ops.reshape(ops.transpose(scores, (0, 2, 1)), (batch * classes, count)), batch * classes)
-    found = [
+    per_image = [
         ops.non_max_suppression_v5(
             all_boxes[i if kinds == classes else i // classes],
             own,
@@ -133,7 +133,7 @@ def _of_each_class(
         )
         for i, own in enumerate(all_scores)
     ]
-    indices, chosen, counts = (ops.pack(*results) for results in zip(*found, strict=True))
+    indices, chosen, counts = (ops.pack(*results) for results in zip(*per_image, strict=True))
     return indices, ops.reshape(chosen, (batch, classes, size)), counts
 
 

@@ -98,8 +98,8 @@ def lower_non_max_suppression_v5(
     )
     if not pad_to_max_output_size:
         indices, chosen = _first(count, indices, chosen)
-    wanted = dtype(scores)
-    return indices, chosen if wanted is DType.f32 else ops.cast(chosen, out_data_type=wanted), count
+    dtype_ = dtype(scores)
+    return indices, chosen if dtype_ is DType.f32 else ops.cast(chosen, out_data_type=dtype_), count
 
 
 def suppressed(
@@ -131,17 +131,17 @@ def suppressed(
     sorted_boxes = ops.gather(with_area(as_f32(boxes)), order, axis=0)
     computed = not (is_constant(iou_threshold) and float(iou_threshold) < 1)
     threshold = _above_computed(iou_threshold) if computed else above(iou_threshold)
-    found, count = ops.non_max_suppression_v4(sorted_boxes, numbers, size, threshold, np.float32(0))
+    chosen, count = ops.non_max_suppression_v4(sorted_boxes, numbers, size, threshold, np.float32(0))
     if computed:  # at 1 equal boxes stay too; beyond 1, which would say so, TFLite chooses one box again and again
         is_everything = ops.greater_equal(as_f32(iou_threshold), np.float32(1))
         total = ops.sum_(ops.cast(counts, out_data_type=DType.i32), np.zeros(1, np.int32))
         count = ops.select_v2(is_everything, ops.minimum(total, size), count)
-        all_places = ops.minimum(counted(found.shape[0], found), size_tensor(scores.shape[0], [scores]))
-        found = ops.select_v2(is_everything, all_places, found)
+        all_places = ops.minimum(counted(chosen.shape[0], chosen), size_tensor(scores.shape[0], [scores]))
+        chosen = ops.select_v2(is_everything, all_places, chosen)
     if not padded:
-        return ops.gather(order, _first(count, found)[0], axis=0), count
-    places = ops.gather(_never_empty(order), found, axis=0)
-    return ops.select_v2(_is_chosen(found, count), places, np.int32(0)), count
+        return ops.gather(order, _first(count, chosen)[0], axis=0), count
+    places = ops.gather(_never_empty(order), chosen, axis=0)
+    return ops.select_v2(_is_chosen(chosen, count), places, np.int32(0)), count
 
 
 def _never_empty(x: Array) -> Array:
@@ -163,15 +163,15 @@ def above(threshold: Array) -> np.ndarray:
             found=str(type_of(threshold)) if not is_constant(threshold) else float(threshold),
             remedy="give iou_threshold as a number below 1; tf.math.top_k chooses without suppression",
         )
-    found = np.nextafter(np.asarray(threshold, np.float32), np.float32(2))
-    return np.maximum(found, np.finfo(np.float32).tiny)  # devices may take smaller numbers for 0
+    following = np.nextafter(np.asarray(threshold, np.float32), np.float32(2))
+    return np.maximum(following, np.finfo(np.float32).tiny)  # devices may take smaller numbers for 0
 
 
 def _above_computed(threshold: Array) -> Array:
     """As `above` of a threshold from 0 to 1 that is computed, by its bits; 1 for 1."""
     following = ops.add(ops.bitcast(as_f32(threshold), out_data_type=DType.i32), np.int32(1))
-    found = ops.bitcast(following, out_data_type=DType.f32)
-    return ops.minimum(ops.maximum(found, np.finfo(np.float32).tiny), np.float32(1))
+    following_float = ops.bitcast(following, out_data_type=DType.f32)
+    return ops.minimum(ops.maximum(following_float, np.finfo(np.float32).tiny), np.float32(1))
 
 
 def with_area(boxes: Array) -> Array:

@@ -30,7 +30,7 @@ def lower_dilation_2d(x: Array, filters: Array, *, strides: Sequence[int], rates
 
 
 def _least_finite(x: Array) -> float:
-    """What TensorFlow starts with: not an infinity, which would be the result of windows beside the image."""
+    """The number that TensorFlow starts with: finite, since windows beside the image return it."""
     kind = dtype(x)
     if not kind.is_float:
         raise LowerError(

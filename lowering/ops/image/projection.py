@@ -107,8 +107,8 @@ def _read(pixels: Pixels, number: Array, row: Array, column: Array, fill: Array)
     """The pixels at whole numbers, or what fills the space around the image."""
     last_row, last_column = pixels.height - 1, pixels.width - 1
     is_inside = ops.logical_and(within(row, 0, last_row), within(column, 0, last_column))
-    found = pixels.at(number, to_i32(clipped(row, 0, last_row)), to_i32(clipped(column, 0, last_column)))
-    return ops.select_v2(ops.expand_dims(is_inside, np.int32(2)), found, fill)
+    values = pixels.at(number, to_i32(clipped(row, 0, last_row)), to_i32(clipped(column, 0, last_column)))
+    return ops.select_v2(ops.expand_dims(is_inside, np.int32(2)), values, fill)
 
 
 def _reflected(x: Array, size: int) -> Array:

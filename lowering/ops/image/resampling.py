@@ -108,11 +108,11 @@ def bicubic(size: int, new_size: int, align_corners: bool, half_pixel_centers: b
     inner, outer = _cubic_tables(-0.5 if half_pixel_centers else -0.75)
     offset = np.rint((places - before) * _F32(_TABLE)).astype(np.int64)
     taps = np.stack([outer[offset], inner[offset], inner[_TABLE - offset], outer[_TABLE - offset]], axis=1)
-    wanted = before.astype(np.int64)[:, None] + np.arange(-1, 3)
-    found = np.clip(wanted, 0, size - 1)
+    columns = before.astype(np.int64)[:, None] + np.arange(-1, 3)
+    nearest = np.clip(columns, 0, size - 1)
     if half_pixel_centers:
-        taps = _normalized(np.where(wanted == found, taps, _F32(0)))
-    return _summed(size, found, taps)
+        taps = _normalized(np.where(columns == nearest, taps, _F32(0)))
+    return _summed(size, nearest, taps)
 
 
 def _cubic_tables(a: float) -> tuple[np.ndarray, np.ndarray]:

@@ -117,9 +117,11 @@ def _cheapest_first(rows: np.ndarray, columns: np.ndarray) -> list[tuple[int, np
     return steps if rows_first <= columns_first else steps[::-1]
 
 
-def _ordered(x: Array, order: list[int], wanted: list[int]) -> tuple[Array, list[int]]:
+def _ordered(x: Array, order: list[int], new_order: list[int]) -> tuple[Array, list[int]]:
     """x, whose axes are `order`, with the axes in another order, and that."""
-    return x if order == wanted else ops.transpose(x, np.array([order.index(a) for a in wanted], np.int32)), wanted
+    return x if order == new_order else ops.transpose(
+        x, np.array([order.index(a) for a in new_order], np.int32)
+    ), new_order
 
 
 def _is_identity(matrix: np.ndarray) -> bool:

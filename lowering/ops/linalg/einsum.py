@@ -23,18 +23,18 @@ def lower_einsum(*operands: Array, equation: str) -> Array:
 
     equation: `abc,cd->abd`; `...` stands for leading axes, which broadcast. Several operands from left to right.
     """
-    labels, wanted = parse_equation(equation, [rank(x) for x in operands])
+    labels, result_labels = parse_equation(equation, [rank(x) for x in operands])
     terms = [_distinct(x, own) for x, own in zip(operands, labels, strict=True)]
     while len(terms) > 1:
         (x, x_labels), (y, y_labels), *others = terms
-        needed = wanted + "".join(own for _, own in others)
+        needed = result_labels + "".join(own for _, own in others)
         x, x_labels = _summed(x, x_labels, needed + y_labels)
         y, y_labels = _summed(y, y_labels, needed + x_labels)
         if is_constant(x) and not is_constant(y):
             x, x_labels, y, y_labels = y, y_labels, x, x_labels  # weights stand on the right
         terms = [_product(x, x_labels, y, y_labels, needed), *others]
-    x, own = _summed(*terms[0], wanted)
-    return _repeated(x, own, wanted)
+    x, own = _summed(*terms[0], result_labels)
+    return _repeated(x, own, result_labels)
 
 
 def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
@@ -60,15 +60,15 @@ def _distinct(x: Array, labels: str) -> tuple[Array, str]:
     return x, labels
 
 
-def _repeated(x: Array, labels: str, wanted: str) -> Array:
+def _repeated(x: Array, labels: str, result_labels: str) -> Array:
     """x in the order of the result, on a diagonal where that repeats a label."""
-    for label in dict.fromkeys(wanted):
-        for _ in range(wanted.count(label) - 1):
+    for label in dict.fromkeys(result_labels):
+        for _ in range(result_labels.count(label) - 1):
             x = _ordered(x, labels, labels.replace(label, "") + label)
             x, labels = lower_matrix_diag(x), labels.replace(label, "") + label
-            copy = next(c for c in string.ascii_letters if c not in labels + wanted)
-            labels, wanted = labels + copy, wanted.replace(label, copy, 1)
-    return _ordered(x, labels, wanted)
+            copy = next(c for c in string.ascii_letters if c not in labels + result_labels)
+            labels, result_labels = labels + copy, result_labels.replace(label, copy, 1)
+    return _ordered(x, labels, result_labels)
 
 
 def _summed(x: Array, own: str, needed: str) -> tuple[Array, str]:
@@ -122,5 +122,5 @@ def _grouped(x: Array, labels: str, batch: str, first: Sequence[str], second: st
     return shaped(ordered, tuple(product(tuple(x.shape[labels.index(c)] for c in g)) for g in groups), x), flip
 
 
-def _ordered(x: Array, labels: str, wanted: str) -> Array:
-    return x if labels == wanted else ops.transpose(x, [labels.index(c) for c in wanted])
+def _ordered(x: Array, labels: str, result_labels: str) -> Array:
+    return x if labels == result_labels else ops.transpose(x, [labels.index(c) for c in result_labels])

@@ -60,14 +60,14 @@ def lower_matrix_triangular_solve(matrix: Array, rhs: Array, *, lower: bool = Tr
     size = _size(matrix, "a system of equations")
     if adjoint:
         matrix, lower = _transposed(matrix), not lower
-    found: dict[int, Array] = {}
+    solved: dict[int, Array] = {}
     rest = rhs
     for k in range(size) if lower else reversed(range(size)):
         column = _part(matrix, k, -1)
-        found[k] = ops.div(_part(rest, k, -2), _part(column, k, -2))
-        if len(found) < size:
-            rest = ops.sub(rest, ops.mul(column, found[k]))
-    return ops.concatenation(*(found[k] for k in range(size)), axis=-2) if size > 1 else found[0]
+        solved[k] = ops.div(_part(rest, k, -2), _part(column, k, -2))
+        if len(solved) < size:
+            rest = ops.sub(rest, ops.mul(column, solved[k]))
+    return ops.concatenation(*(solved[k] for k in range(size)), axis=-2) if size > 1 else solved[0]
 
 
 @lowers("Cholesky")
@@ -87,9 +87,9 @@ def lower_cholesky(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Elimination:
-    """What is left of [A | B] when A has become a permutation of the unit matrix.
+    """The right side of [A | B] after elimination has made A a permutation of the unit matrix.
 
-    pivots: f32[..., 1] each; chosen: for each column of A, where its pivot stands, bool[..., n].
+    pivots: f32[..., 1] each; chosen: for each column of A, the row of its pivot, one-hot as bool[..., n].
     """
 
     right: Array

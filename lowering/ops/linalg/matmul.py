@@ -92,8 +92,8 @@ def matrix_product(x: Array, y: Array, transpose_x: bool, transpose_y: bool) -> 
 def _in_rows_of(x: Array, size: int) -> Array:
     """x, with rows that have this size: what no symbol can be for that fails at run time, as in TensorFlow."""
     agreed(x.shape[-1], size)
-    found = active_trace().resolve(type_of(x)).shape[-1] if isinstance(x, Var) else x.shape[-1]
-    return x if same(found, size) else shaped(x, (*x.shape[:-1], size))
+    row_size = active_trace().resolve(type_of(x)).shape[-1] if isinstance(x, Var) else x.shape[-1]
+    return x if same(row_size, size) else shaped(x, (*x.shape[:-1], size))
 
 
 _MOST_AXES = 5  # of BATCH_MATMUL

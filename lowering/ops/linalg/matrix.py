@@ -191,26 +191,26 @@ def lower_matrix_diag_v3(
     diagonal: n[..., longest], or n[..., diagonals, longest] for a band -> n[..., rows, columns]
     """
     first, last = _band(k)
-    wanted = [static(v, name) for v, name in ((num_rows, "num_rows"), (num_cols, "num_cols"))]
+    sizes_ = [static(v, name) for v, name in ((num_rows, "num_rows"), (num_cols, "num_cols"))]
     size = diagonal.shape[-1]
-    fits = all(v == -1 or same(v, size) is True for v in wanted)
+    fits = all(v == -1 or same(v, size) is True for v in sizes_)
     if first == last == 0 and fits and is_constant(padding_value) and not np.any(padding_value):
         return lower_matrix_diag(diagonal)
-    if first == last and all(v == -1 for v in wanted) and is_constant(padding_value) and not np.any(padding_value):
+    if first == last and all(v == -1 for v in sizes_) and is_constant(padding_value) and not np.any(padding_value):
         square = lower_matrix_diag(diagonal)
         amounts = np.zeros((rank(square), 2), np.int32)
         amounts[-2:] = [[0, first], [first, 0]] if first > 0 else [[-first, 0], [0, -first]]
         return ops.pad(square, amounts)
     if not is_known(size):
         raise LowerError("a matrix of diagonals whose sizes are open", found=str(type_of(diagonal)))
-    rows, columns = _matrix_sizes(wanted, int(size), first, last)
+    rows, columns = _matrix_sizes(sizes_, int(size), first, last)
     flat = diagonal if first == last else shaped(diagonal, (*diagonal.shape[:-2], product(diagonal.shape[-2:])))
     return _picked(flat, _inverse(_places(first, last, rows, columns, align), rows, columns), padding_value)
 
 
-def _matrix_sizes(wanted: Sequence[int], size: int, first: int, last: int) -> tuple[int, int]:
+def _matrix_sizes(sizes_: Sequence[int], size: int, first: int, last: int) -> tuple[int, int]:
     """The sizes of a matrix of which neither, one or both are given, as TensorFlow completes them."""
-    rows, columns = wanted
+    rows, columns = sizes_
     least_rows, least_columns = size - min(last, 0), size + max(first, 0)
     if rows == columns == -1:
         return max(least_rows, least_columns), max(least_rows, least_columns)
@@ -219,10 +219,10 @@ def _matrix_sizes(wanted: Sequence[int], size: int, first: int, last: int) -> tu
 
 def _inverse(places: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """For each element of a matrix, where among the diagonals it stands: i[rows, columns]."""
-    found = np.full(rows * columns, _OUTSIDE)
+    index_of = np.full(rows * columns, _OUTSIDE)
     inside = places.ravel() != _OUTSIDE
-    found[places.ravel()[inside]] = np.arange(places.size)[inside]
-    return found.reshape(rows, columns)
+    index_of[places.ravel()[inside]] = np.arange(places.size)[inside]
+    return index_of.reshape(rows, columns)
 
 
 @lowers("MatrixSetDiag", "BatchMatrixSetDiag")
@@ -253,5 +253,7 @@ def lower_matrix_set_diag_v3(x: Array, diagonal: Array, k: Array, *, align: str 
         shaped(x, (*batch, rows * columns)), shaped(diagonal, (*batch, places.size), x), axis=len(batch)
     )
     new = _inverse(places, rows, columns)
-    kept = np.arange(rows * columns).reshape(rows, columns)
-    return ops.gather(both, np.where(new == _OUTSIDE, kept, rows * columns + new).astype(np.int32), axis=len(batch))
+    positions = np.arange(rows * columns).reshape(rows, columns)
+    return ops.gather(
+        both, np.where(new == _OUTSIDE, positions, rows * columns + new).astype(np.int32), axis=len(batch)
+    )

@@ -74,10 +74,10 @@ def lower_population_count(x: Array) -> Array:
     """How many bits are set: looked up for each byte, and added up.   x: i[...] -> u8[...]"""
     counts = np.array([n.bit_count() for n in range(256)], np.int32)
     octets = lower_bitcast(x, type=DType.u8)
-    found = ops.gather(counts, ops.cast(octets, out_data_type=DType.i32), axis=0)
+    counts_of_bytes = ops.gather(counts, ops.cast(octets, out_data_type=DType.i32), axis=0)
     if rank(octets) > rank(x):
-        found = ops.sum_(found, np.array([rank(x)], np.int32), keep_dims=False)
-    return ops.cast(found, out_data_type=DType.u8)
+        counts_of_bytes = ops.sum_(counts_of_bytes, np.array([rank(x)], np.int32), keep_dims=False)
+    return ops.cast(counts_of_bytes, out_data_type=DType.u8)
 
 
 @lowers("Bitcast")

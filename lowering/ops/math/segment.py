@@ -40,12 +40,12 @@ def segments(op: TflOp, data: Array, ids: Array, count: Array) -> Array:
     if narrow in _OF_KERNEL or narrow in (DType.i64, DType.f64):
         return op(flat, places, count)
     wide = DType.f32 if narrow.is_float else DType.i32
-    found = op(ops.cast(flat, out_data_type=wide), places, count)
+    results = op(ops.cast(flat, out_data_type=wide), places, count)
     if op is ops.unsorted_segment_max:
-        found = ops.maximum(found, scalar(lowest(narrow.numpy), found))
+        results = ops.maximum(results, scalar(lowest(narrow.numpy), results))
     elif op is ops.unsorted_segment_min:
-        found = ops.minimum(found, scalar(highest(narrow.numpy), found))
-    return ops.cast(found, out_data_type=narrow)
+        results = ops.minimum(results, scalar(highest(narrow.numpy), results))
+    return ops.cast(results, out_data_type=narrow)
 
 
 def unsorted(name: str, op: TflOp) -> None:
@@ -67,10 +67,10 @@ unsorted("UnsortedSegmentMin", ops.unsorted_segment_min)
 def _count(ids: Array) -> Array:
     """The number of segments of ids that ascend: one more than the last of them, 0 where there are none."""
     end = np.array([-1], np.int32)
-    found = as_i32(ids)
+    ids_after = as_i32(ids)
     if not is_known(type_of(ids).shape[0]) or 0 in ids.shape:
-        found = ops.padv2(found, np.array([[1, 0]], np.int32), np.int32(-1))
-    last = ops.strided_slice(found, end, end + 1, np.ones(1, np.int32), end_mask=1, shrink_axis_mask=1)
+        ids_after = ops.padv2(ids_after, np.array([[1, 0]], np.int32), np.int32(-1))
+    last = ops.strided_slice(ids_after, end, end + 1, np.ones(1, np.int32), end_mask=1, shrink_axis_mask=1)
     return ops.add(last, np.int32(1))
 
 
@@ -106,9 +106,9 @@ def lower_segment_min(data: Array, segment_ids: Array) -> Array:
 
 def _extreme(op: TflOp, data: Array, ids: Array) -> Array:
     count = _count(ids)
-    found = segments(op, data, ids, count)
+    extremes = segments(op, data, ids, count)
     some = ops.not_equal(rows_of_each(data, ids, count), scalar(0, data))
-    return found if is_constant(some) and some.all() else ops.select_v2(some, found, scalar(0, data))
+    return extremes if is_constant(some) and some.all() else ops.select_v2(some, extremes, scalar(0, data))
 
 
 @lowers("SegmentMean")

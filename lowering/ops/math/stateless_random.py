@@ -171,5 +171,5 @@ seeded("StatelessRandomNormal", lower_stateless_random_normal_v2)
 @lowers("StatelessRandomUniformInt")
 def lower_stateless_random_uniform_int(shape: Array, seed: Array, minval: Array, maxval: Array) -> Array:
     """As StatelessRandomUniformIntV2."""
-    found = lower_stateless_random_get_key_counter(seed)
-    return lower_stateless_random_uniform_int_v2(shape, *found, np.int32(1), minval, maxval)
+    key_counter = lower_stateless_random_get_key_counter(seed)
+    return lower_stateless_random_uniform_int_v2(shape, *key_counter, np.int32(1), minval, maxval)

@@ -109,8 +109,8 @@ def lower_gru_block_cell(
     """
     gates = ops.logistic(ops.add(lower_matmul(ops.concatenation(x, h_prev, axis=1), w_ru), b_ru))
     r, u = ops.split(np.asarray(1, np.int32), gates, num_splits=2)
-    given = ops.concatenation(x, ops.mul(h_prev, r), axis=1)
-    c = ops.tanh(ops.add(lower_matmul(given, w_c), b_c))
+    joined = ops.concatenation(x, ops.mul(h_prev, r), axis=1)
+    c = ops.tanh(ops.add(lower_matmul(joined, w_c), b_c))
     return r, u, c, ops.add(ops.mul(ops.sub(scalar(1, u), u), c), ops.mul(u, h_prev))
 
 
@@ -119,8 +119,8 @@ def _all_steps(
 ) -> tuple[Array, ...]:
     def step(held: Sequence[Array], before: Sequence[Array], rows: Sequence[Array]) -> tuple[Array, ...]:
         cs, h = before
-        given = cell.step(rows[0], cs, h, held)
-        return (given[1], given[6], *given)
+        results = cell.step(rows[0], cs, h, held)
+        return (results[1], results[6], *results)
 
     _, _, *stacked = scanned(step, weights, (cs_prev, h_prev), (x,))
     size = known_sizes(seq_len_max)

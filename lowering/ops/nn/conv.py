@@ -134,8 +134,8 @@ def _depthwise_3d(
         met = volume if whole else ops.strided_slice(volume, begin, end, steps, begin_mask=29, end_mask=29)
         filters = ops.reshape(slice_, (*weights.shape[1:3], volume.shape[4], -1))
         terms.append(depthwise(shaped(met, (batch * count, *image), met), filters))
-    found = reduce(ops.add, terms)
-    return shaped(found, (batch, count, *found.shape[1:]), volume)
+    total = reduce(ops.add, terms)
+    return shaped(total, (batch, count, *total.shape[1:]), volume)
 
 
 @lowers("Conv")

@@ -62,8 +62,8 @@ def lower_max_pool_with_argmax(
     inner = padded(x, sides, least(dtype(x))) if padding == "SAME" else x
     places = ops.arg_max(ops.pack(*taps(inner, window, steps, (1, 1)), axis=0), np.int32(0), output_type=DType.i32)
     first, distances = _counted(x, window, steps, [before for before, _ in sides], include_batch_in_index, padding)
-    found = ops.add(ops.gather(distances, places, axis=0), first)
-    return max_pool(x, window, steps, padding), ops.cast(found, out_data_type=Targmax)
+    positions = ops.add(ops.gather(distances, places, axis=0), first)
+    return max_pool(x, window, steps, padding), ops.cast(positions, out_data_type=Targmax)
 
 
 @lowers("AvgPool")
@@ -71,8 +71,8 @@ def lower_avg_pool(value: Array, *, how: PoolAttributes) -> Array:
     """The mean of each window, of its elements within the image.   f[b,h,w,c] (or f[b,c,h,w])"""
     _refuse_batches(how.ksize)
     if _depth(how) != 1:
-        found = f"ksize {tuple(how.ksize)}"
-        raise LowerError("a mean over channels as a pool", found=found, remedy="use tf.reduce_mean")
+        actual = f"ksize {tuple(how.ksize)}"
+        raise LowerError("a mean over channels as a pool", found=actual, remedy="use tf.reduce_mean")
 
     def pool(image: Array, padding: str) -> Array:
         return average_pool(image, how.window, how.steps, padding)

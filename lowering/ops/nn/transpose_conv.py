@@ -53,7 +53,7 @@ class _Axis:
 
     @property
     def sides(self) -> tuple[Dim, Dim]:
-        """What pads x where the stride is 1, so that a plain convolution by the flipped window is meant."""
+        """The paddings of x for stride 1, where a plain convolution by the flipped window computes the same."""
         return extent(self.window, self.dilation) - 1 - self.before, self.result - self.size + self.before
 
     @property
@@ -150,8 +150,8 @@ def _know_sizes(input_sizes: Array, x: Array) -> None:
 
 def _shape_by_data(input_sizes: Array, x: Array, channels: Dim, how: WindowAttributes) -> Array:
     """The shape of the result, channels last, where it cannot be computed from x."""
-    given = entries(input_sizes) if type_of(input_sizes).is_static else []
-    if how.padding == "EXPLICIT" or not given:
+    stated_sizes = entries(input_sizes) if type_of(input_sizes).is_static else []
+    if how.padding == "EXPLICIT" or not stated_sizes:
         raise LowerError(
             "the size of a transposed convolution's result is computed at run time, beside explicit paddings",
             expected='padding "SAME" or "VALID", or a result of a known size',
@@ -161,7 +161,7 @@ def _shape_by_data(input_sizes: Array, x: Array, channels: Dim, how: WindowAttri
     sizes = as_i32(input_sizes)
     count = len(how.steps)
     before = 2 if how.layout.startswith("NC") else 1
-    first = before if len(given) > count else 0
+    first = before if len(stated_sizes) > count else 0
     own = ops.strided_slice(sizes, *(np.array([v], np.int32) for v in (first, first + count, 1)))
     batch, last = (shape_tensor([d], [x]) for d in (x.shape[0], channels))
     return ops.concatenation(batch, own, last, axis=0)
@@ -239,8 +239,8 @@ def _plain_padding(x: Array, weights: Array, axes: Sequence[_Axis]) -> str | Non
     window, steps, spacing = _settings(axes)
     if any(step != 1 for step in steps) or not is_constant(weights):
         return None
-    found = known_padding(x.shape[1:-1], window, steps, spacing, tuple(a.sides for a in axes))
-    return None if found == "EXPLICIT" else found
+    padding = known_padding(x.shape[1:-1], window, steps, spacing, tuple(a.sides for a in axes))
+    return None if padding == "EXPLICIT" else padding
 
 
 def _by_operator(operator: Operator, x: Array, shape: Shape, axes: Sequence[_Axis]) -> Array:

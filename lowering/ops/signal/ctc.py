@@ -31,10 +31,10 @@ def lower_ctc_greedy_decoder(
     if merge_repeated:
         is_kept = ops.logical_and(is_kept, ops.not_equal(best, _before(best)))
     by_rows = np.array([1, 0], np.int32)
-    found = sparse_rows(ops.transpose(best, by_rows), ops.transpose(is_kept, by_rows))
+    labels = sparse_rows(ops.transpose(best, by_rows), ops.transpose(is_kept, by_rows))
     scores = ops.select_v2(is_step, ops.reduce_max(inputs, np.array([2], np.int32)), scalar(0, inputs))
     total = ops.expand_dims(ops.neg(ops.sum_(scores, np.array([0], np.int32))), np.int32(1))
-    return *found, total
+    return *labels, total
 
 
 def sparse_rows(labels: Array, is_kept: Array) -> tuple[Array, Array, Array]:

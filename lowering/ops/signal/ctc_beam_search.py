@@ -77,16 +77,16 @@ def lower_ctc_beam_search_decoder(
         before = _Beams(*beams)
         after = _grown(before, ops.gather(scores, step, axis=0), int(classes))
         runs = ops.expand_dims(ops.less(step, lengths), np.int32(1))
-        kept = [ops.select_v2(runs, a, b) for a, b in zip(after[1:], before[1:], strict=True)]
+        selected = [ops.select_v2(runs, a, b) for a, b in zip(after[1:], before[1:], strict=True)]
         labels = ops.select_v2(ops.expand_dims(runs, np.int32(2)), after.labels, before.labels)
-        return (ops.add(step, np.int32(1)), end, scores, lengths, labels, *kept)
+        return (ops.add(step, np.int32(1)), end, scores, lengths, labels, *selected)
 
     types = [type_of(v) for v in carried]
     cond, body = trace_graph(goes_on, types, name="cond"), trace_graph(turned, types, name="body")
-    found = _Beams(*ops.while_(carried, [cond, body])[4:])
-    paths = [_path(found, number, merge_repeated) for number in range(top_paths)]
+    best_beams = _Beams(*ops.while_(carried, [cond, body])[4:])
+    paths = [_path(best_beams, number, merge_repeated) for number in range(top_paths)]
     chances = ops.strided_slice(
-        found.total, np.zeros(2, np.int32), np.array([0, top_paths], np.int32), [1, 1], end_mask=1
+        best_beams.total, np.zeros(2, np.int32), np.array([0, top_paths], np.int32), [1, 1], end_mask=1
     )
     return (*tuple(part for parts in zip(*paths, strict=True) for part in parts), chances)
 
@@ -160,14 +160,14 @@ def _without_forgotten(longer: Array, total: Array, from_beam: Array, last: Arra
     def changes(goes_on: Array, *_: Array) -> Array:
         return goes_on
 
-    def again(goes_on: Array, forgotten: Array, *given: Array) -> tuple[Array, ...]:
-        longer, score, before, better, from_beam, comes_later = given
+    def again(goes_on: Array, forgotten: Array, *values: Array) -> tuple[Array, ...]:
+        longer, score, before, better, from_beam, comes_later = values
         growing = ops.expand_dims(_if_not(forgotten, longer, labels), np.int32(1))
-        found = ops.add(better, _count(ops.logical_and(ops.greater(growing, score), before)))
+        ranks = ops.add(better, _count(ops.logical_and(ops.greater(growing, score), before)))
         grows = ops.logical_not(ops.logical_and(from_beam, ops.expand_dims(forgotten, np.int32(1))))
         visited = ops.logical_and(comes_later, ops.reduce_all(grows, np.array([2], np.int32)))
-        now = ops.logical_and(visited, ops.greater_equal(found, np.float32(width)))
-        return (_any(ops.not_equal(now, forgotten)), now, *given)
+        now = ops.logical_and(visited, ops.greater_equal(ranks, np.float32(width)))
+        return (_any(ops.not_equal(now, forgotten)), now, *values)
 
     # Which are forgotten depends on what grows before: until nothing changes, once or twice as a rule.
     carried = (_any(comes_later), none, longer, score, before, better, from_beam, comes_later)
@@ -179,8 +179,8 @@ def _without_forgotten(longer: Array, total: Array, from_beam: Array, last: Arra
 def _if_not(forgotten: Array, longer: Array, labels: int) -> Array:
     width = int(forgotten.shape[1])
     by_beam = ops.reshape(longer, np.array([-1, width, labels], np.int32))
-    kept = ops.select_v2(ops.expand_dims(forgotten, np.int32(2)), _NEVER, by_beam)
-    return ops.reshape(kept, np.array([-1, width * labels], np.int32))
+    remembered = ops.select_v2(ops.expand_dims(forgotten, np.int32(2)), _NEVER, by_beam)
+    return ops.reshape(remembered, np.array([-1, width * labels], np.int32))
 
 
 def _count(x: Array) -> Array:

@@ -40,8 +40,8 @@ def open_real_signal(x: Parts, length: Dim) -> Array:
     is_middle = ops.equal(ops.mul(numbers, np.int32(2)), count)
     alone = ops.cast(ops.logical_or(is_first, is_middle), out_data_type=DType.f32)
     counts = ops.div(ops.sub(np.float32(2), alone), ops.cast(count, out_data_type=DType.f32))
-    found = _times(ops.mul(real, counts), cos)
-    return found if imaginary is None else ops.sub(found, _times(ops.mul(imaginary, counts), sin))
+    signal = _times(ops.mul(real, counts), cos)
+    return signal if imaginary is None else ops.sub(signal, _times(ops.mul(imaginary, counts), sin))
 
 
 def _waves(rows: Dim, columns: Dim, length: Dim, like: Array) -> tuple[Array, Array]:

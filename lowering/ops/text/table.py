@@ -75,8 +75,8 @@ def _find_remainders(keys: np.ndarray, rows: np.ndarray, x: Array) -> Array:
     remainders = np.mod(keys, divisor)
     order = np.argsort(remainders)
     numbers = _numbers(remainders[order].astype(np.int32), ops.floor_mod(x, np.asarray(divisor, np.int64)))
-    found = ops.equal(ops.gather(np.concatenate([keys[:1], keys[order]]), numbers, axis=0), x)
-    numbers = ops.select_v2(found, numbers, np.zeros((), np.int32))
+    is_key = ops.equal(ops.gather(np.concatenate([keys[:1], keys[order]]), numbers, axis=0), x)
+    numbers = ops.select_v2(is_key, numbers, np.zeros((), np.int32))
     return ops.gather(np.concatenate([rows[:1], rows[1:][order]]), numbers, axis=0)
 
 

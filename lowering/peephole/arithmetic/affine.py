@@ -45,13 +45,13 @@ class Affine:
 
     @classmethod
     def of(cls, eqn: Eqn | None) -> Affine | None:
-        """What an equation does to one operand of its result's type, if it is no more than that."""
+        """Read an equation as scale, shift and function of one operand of its result's type; None for others."""
         if eqn is None or not eqn.outputs or not is_plain_float(eqn.outputs[0]):
             return None
-        found = _of_pixel(eqn) if eqn.op is ops.depthwise_conv_2d else _of_arithmetic(eqn)
-        if found is None or not keeps_type(found.x.type, eqn.outputs[0].type):
+        scaled = _of_pixel(eqn) if eqn.op is ops.depthwise_conv_2d else _of_arithmetic(eqn)
+        if scaled is None or not keeps_type(scaled.x.type, eqn.outputs[0].type):
             return None
-        return found if all(v is None or np.isfinite(v).all() for v in (found.scale, found.shift)) else None
+        return scaled if all(v is None or np.isfinite(v).all() for v in (scaled.scale, scaled.shift)) else None
 
     def after(self, first: Affine) -> Affine | None:
         """This one of what `first` gives, which has no activation; None where that would lose digits."""

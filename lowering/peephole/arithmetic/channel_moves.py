@@ -82,7 +82,7 @@ def activation_before_moves(eqn: Eqn, view: GraphView) -> Any:
 
 
 def _moved(x: Atom | None, view: GraphView) -> tuple[list[Eqn], WeightedEqn | None]:
-    """What moves the pixels of a product to make x, the last one first, and the product."""
+    """Return the ops that move the pixels of a product to make x, the last one first, and the product."""
     moves: list[Eqn] = []
     eqn = sole_producer(view, x)
     while eqn is not None and _keeps_channels(eqn):

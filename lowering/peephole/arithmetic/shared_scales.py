@@ -14,8 +14,8 @@ from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn
 
 
 @dataclass(frozen=True)
-class _Reads:
-    """What a product asks of the graph around it.
+class _ProductView:
+    """The view of the graph that a product needs.
 
     counts: how often constants are read. made_by: the equation of each value. rounds_weights: as in the function below.
     """
@@ -33,7 +33,7 @@ class _Reads:
         return self.counts[atom.memory] if isinstance(atom, Const) else 2
 
     def is_compared(self, atom: Var | Const, /) -> bool:
-        """What a product reads is compared with nothing."""
+        """False: a product's operands are compared with nothing."""
         return False
 
 
@@ -44,7 +44,7 @@ def affine_before_products(graph: Graph, rounds_weights: Callable[[Eqn], bool] =
     """
     readers = users(graph)
     counts = Counter(a.memory for e in graph.eqns for a in e.inputs if isinstance(a, Const))
-    reads = _Reads(counts, producers(graph), rounds_weights)
+    reads = _ProductView(counts, producers(graph), rounds_weights)
     results = {a for a in graph.outputs if isinstance(a, Var)}
     replaced: dict[Var, Eqn] = {}
     for eqn in graph.eqns:
@@ -60,7 +60,7 @@ def affine_before_products(graph: Graph, rounds_weights: Callable[[Eqn], bool] =
     return replace(graph, eqns=tuple(replaced.get(e.outputs[0], e) if e.outputs else e for e in graph.eqns))
 
 
-def _taken_in(affine: Affine, result: Var, readers: Sequence[Eqn], reads: _Reads) -> dict[Var, Eqn] | None:
+def _taken_in(affine: Affine, result: Var, readers: Sequence[Eqn], reads: _ProductView) -> dict[Var, Eqn] | None:
     """The products once more, of what the affine function is of, by their result; None where one of them cannot."""
     replaced: dict[Var, Eqn] = {}
     for reader in readers:

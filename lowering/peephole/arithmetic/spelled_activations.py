@@ -35,7 +35,7 @@ class Clip:
 
     @classmethod
     def of(cls, eqn: Eqn) -> Clip | None:
-        """What RELU, and MAXIMUM or MINIMUM with one number, do to floats."""
+        """Read RELU, or MAXIMUM or MINIMUM with one number, of floats as a clip; None for other equations."""
         if not is_plain_float(eqn.outputs[0]):
             return None
         if eqn.op is ops.relu:

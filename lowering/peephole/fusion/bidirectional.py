@@ -133,11 +133,11 @@ def _reading(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> _Reading | None:
             axes = axes_from_front(turned, 3)
             backwards ^= {axis for axis in axes}
             atom = before.inputs[0]
-        elif (found := TransposedOperand.of(before)) is not None and len(found.perm) == 3:
+        elif (transposed := TransposedOperand.of(before)) is not None and len(transposed.perm) == 3:
             # From here on axes are those of the tensor that was transposed.
-            atom = found.x
-            perm = tuple(found.perm[a] for a in perm)
-            backwards = frozenset(found.perm[a] for a in backwards)
+            atom = transposed.x
+            perm = tuple(transposed.perm[a] for a in perm)
+            backwards = frozenset(transposed.perm[a] for a in backwards)
         else:
             break
     time = perm[0 if eqn.params["time_major"] else 1]
@@ -145,17 +145,17 @@ def _reading(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> _Reading | None:
 
 
 def _between(graph: Graph, first: Eqn, second: Eqn) -> set[Eqn] | None:
-    """What must run after `first` and before `second`; None where that cannot be told from `first` itself."""
+    """Collect the equations that `second` needs after `first`; None where one reads `first` or has an effect."""
     start, end = graph.eqns.index(first), graph.eqns.index(second)
     needed = {a for a in second.inputs if isinstance(a, Var)}
-    found = set()
+    between = set()
     for eqn in reversed(graph.eqns[start + 1 : end]):
         if needed.intersection(eqn.outputs):
             if eqn.effects:
                 return None
-            found.add(eqn)
+            between.add(eqn)
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
-    return None if needed.intersection(first.outputs) else found
+    return None if needed.intersection(first.outputs) else between
 
 
 def _paired(graph: Graph, forward: Eqn, backward: Eqn) -> Graph | None:
@@ -197,7 +197,7 @@ def _recorded(forward: Eqn, backward: Eqn) -> Iterator[Eqn]:
 
 
 def _results(kind: _Kind, forward: Eqn, x: Atom, operands: Sequence[Any]) -> list[Var]:
-    """What both recurrences give: y and states of the forward one, then of the backward one, first step first."""
+    """Record the op of both recurrences: y and states forward, then backward, first step first."""
     time_major = forward.params["time_major"]
     turned = not time_major and same(x.type.shape[0], 1) is not True
     swap = np.array(SWAP, np.int32)

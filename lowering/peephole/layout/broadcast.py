@@ -43,7 +43,7 @@ def _has_shape(atom: Atom, result: Atom) -> bool:
 
 
 def _origin(atom: Atom | None, view: GraphView) -> Atom | None:
-    """What was broadcast to give the operand."""
+    """Return the value that was broadcast or repeated to make the operand; None where none was."""
     eqn = view.producer(atom)
     if eqn is None:
         return None
@@ -62,10 +62,10 @@ def operand_of_fewer_axes(eqn: Eqn, view: GraphView) -> Any:
     """ADD(x, EXPAND_DIMS(y)) = ADD(x, y) where an axis of size 1 comes first, and x has as many axes as the result."""
     (result,) = eqn.outputs
     origins = [_before_leading_ones(a, view) for a in eqn.inputs]
-    kept = [a for a, origin in zip(eqn.inputs, origins, strict=True) if a is not None and origin is None]
+    narrow = [a for a, origin in zip(eqn.inputs, origins, strict=True) if a is not None and origin is None]
     if all(o is None for o in origins):
         return None
-    need(any(a.type.rank == result.type.rank for a in kept), "operand_of_result_rank")
+    need(any(a.type.rank == result.type.rank for a in narrow), "operand_of_result_rank")
     merged = again(eqn, inputs=tuple(a if o is None else o for a, o in zip(eqn.inputs, origins, strict=True)))
     need(keeps_type(merged.type, result.type), "type_of_result")
     return merged

@@ -38,16 +38,16 @@ _OF_ROWS = frozenset({ops.softmax, ops.log_softmax})
 def fewest_moves(graph: Graph) -> Graph:
     """The graph with regions in another layout; the same object where there is none that is better so."""
     for layout in layouts_in(graph):
-        whole = _Whole(graph, layout)
-        better = [eqn for region in whole.regions() if whole.is_better(region) for eqn in region]
-        changed = whole.rewritten(better) if better else None
+        rearrangement = _Rearrangement(graph, layout)
+        better = [eqn for region in rearrangement.regions() if rearrangement.is_better(region) for eqn in region]
+        changed = rearrangement.rewritten(better) if better else None
         if changed is not None:
             return changed  # what else there is looks different now
     return graph
 
 
 @dataclass
-class _Whole:
+class _Rearrangement:
     """A graph, and one layout whose moves are to go. A tensor of a region is `layout.old` of its new one."""
 
     graph: Graph
@@ -244,8 +244,8 @@ def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Sequence[Any
         operands = [np.asarray(places[from_front(int(operands[0].array), rank)], np.int32), operands[1]]
     elif eqn.op is ops.strided_slice:
         bounds = [np.full(operands[0].ndim, default, np.int32) for default in (0, 0, 1)]
-        for moved, given in zip(bounds, operands[1:], strict=True):
-            moved[places] = given.array
+        for moved, bound in zip(bounds, operands[1:], strict=True):
+            moved[places] = bound.array
         whole = sum(1 << i for i in range(operands[0].ndim) if i not in places)
         for name in ("begin_mask", "end_mask"):
             params[name] = whole | sum(1 << place for axis, place in enumerate(places) if params[name] >> axis & 1)

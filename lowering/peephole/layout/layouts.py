@@ -219,15 +219,15 @@ def layouts_in(graph: Graph) -> Iterator[Layout]:
     """The layouts that tensors of a graph have had or will have."""
     orders = map(known_permutation, graph.eqns)
     yield from dict.fromkeys(TransposedLayout(order) for order in orders if order is not None)
-    found: dict[Layout, None] = {}
+    layouts: dict[Layout, None] = {}
     for eqn in graph.eqns:
         x, shape = eqn.inputs[0] if eqn.op in RENAMES else None, eqn.outputs[0].type.shape if eqn.outputs else ()
         if x is None or abs(x.type.rank - len(shape)) != 1:
             continue
         rank = min(x.type.rank, len(shape))
-        found |= {Widened(rank, a): None for a in range(rank) if rank == _WIDENED and _drops(eqn, rank, a)}
-        found |= {Narrowed(rank + 1, a): None for a in range(rank + 1) if _inserts(eqn, rank, a)}
-    yield from found
+        layouts |= {Widened(rank, a): None for a in range(rank) if rank == _WIDENED and _drops(eqn, rank, a)}
+        layouts |= {Narrowed(rank + 1, a): None for a in range(rank + 1) if _inserts(eqn, rank, a)}
+    yield from layouts
 
 
 def _drops(eqn: Eqn, rank: int, axis: int) -> bool:

@@ -88,14 +88,14 @@ def slice_of_transpose(match: Match, turned: TransposedOperand, begin: Atom, end
     bounds = [(*bound, *[default] * missing) for bound, default in zip(known, (0, 0, 1), strict=True)]
     kept_whole = (1 << len(perm)) - (1 << len(perm) - missing)
     shrunk = params["shrink_axis_mask"]
-    kept = [axis for i, axis in enumerate(perm) if not shrunk >> i & 1]
-    need(kept == sorted(kept) or match.view.readers(match.eqn.inputs[0]) == 1, "order_kept")  # type: ignore[arg-type]
+    axes_left = [axis for i, axis in enumerate(perm) if not shrunk >> i & 1]
+    need(axes_left == sorted(axes_left) or match.view.readers(match.eqn.inputs[0]) == 1, "order_kept")  # type: ignore[arg-type]
     place = [perm.index(axis) for axis in range(len(perm))]
     bits = {"begin_mask": kept_whole, "end_mask": kept_whole, "shrink_axis_mask": 0}
     masks = {name: _permuted_mask(params[name] | more, place) for name, more in bits.items()}
     sliced = ops.strided_slice(turned.x, *(np.array([b[i] for i in place], np.int32) for b in bounds), **masks)
-    left = np.argsort(np.argsort(kept))
-    return sliced if kept == sorted(kept) else ops.transpose(sliced, left.astype(np.int32))
+    left = np.argsort(np.argsort(axes_left))
+    return sliced if axes_left == sorted(axes_left) else ops.transpose(sliced, left.astype(np.int32))
 
 
 # Any number of operands is no pattern.

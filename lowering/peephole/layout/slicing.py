@@ -77,8 +77,10 @@ def split_without_empty_parts(match: Match, x: Atom, sizes: Const, axis: Atom) -
     is_empty = [0 in part.type.shape for part in parts]
     need(any(is_empty), "an_empty_part")
     need(all(is_known(size) for part in parts if 0 in part.type.shape for size in part.type.shape), "known_sizes")
-    kept = np.array([size for size, gone in zip(sizes.array.reshape(-1), is_empty, strict=True) if not gone])
-    rest: Any = ops.split_v(x, kept.astype(sizes.array.dtype), axis) if len(kept) > 1 else (x,) * len(kept)
+    sizes_left = np.array([size for size, gone in zip(sizes.array.reshape(-1), is_empty, strict=True) if not gone])
+    rest: Any = (
+        ops.split_v(x, sizes_left.astype(sizes.array.dtype), axis) if len(sizes_left) > 1 else (x,) * len(sizes_left)
+    )
     left = iter(rest)
     return tuple(
         np.zeros(part.type.shape, part.type.dtype.numpy) if gone else next(left)

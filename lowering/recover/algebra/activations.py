@@ -43,12 +43,12 @@ def activated(terms: Terms) -> Iterator[tuple[Activation, Terms]]:
 
 def sigmoid_of(terms: Terms) -> Activation | None:
     """Terms as one sigmoid, which they may be in sum: 1 - sigmoid(z) is one of -z."""
-    found = canonical(expression(terms))
-    return found if isinstance(found, Activation) and found.function == "sigmoid" else None
+    activation = canonical(expression(terms))
+    return activation if isinstance(activation, Activation) and activation.function == "sigmoid" else None
 
 
 def entering_of(expr: Expr) -> Activation | None:
-    """What enters the activation of an output, "NONE" where an affine value is the output; None for all else."""
+    """Split an output into activation and operand: "NONE" for an affine output; None for other outputs."""
     scale, leaf = scaled_leaf(expr)
     if leaf is not None:
         return Activation("NONE", scale, leaf)
@@ -57,7 +57,7 @@ def entering_of(expr: Expr) -> Activation | None:
         return None
     ((monomial, factor),) = terms.items()
     ((value, power),) = monomial if len(monomial) == 1 else ((None, 0),)
-    found = activation_of(value) if power == 1 and value is not None else None
-    if found is None or not (factor == 1 or (factor == -1 and found.function in ODD)):
+    activation = activation_of(value) if power == 1 and value is not None else None
+    if activation is None or not (factor == 1 or (factor == -1 and activation.function in ODD)):
         return None
-    return Activation(found.function, factor * found.scale, found.operand)
+    return Activation(activation.function, factor * activation.scale, activation.operand)

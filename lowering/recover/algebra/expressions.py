@@ -249,10 +249,10 @@ _GREATER = {ops.greater: True, ops.greater_equal: True, ops.less: False, ops.les
 
 def _clamp(expr: Expr) -> Clamp | None:
     """Bounds that are put around one operand, one by one: each narrows what is there, or replaces it."""
-    found = _bounds(expr)
-    if found is None:
+    bounds = _bounds(expr)
+    if bounds is None:
         return None
-    low, high, operand, spelled = found
+    low, high, operand, spelled = bounds
     inner = _clamp(operand)
     if inner is None:
         return Clamp(low, high, canonical(operand), spelled)
@@ -298,24 +298,24 @@ def _activation(expr: Expr) -> Activation | None:
     """The known function that an expression is of one of its parts, by its values."""
     for argument in _arguments(expr):
         if _is_analytic(expr, argument):
-            found = _known_function(expr, argument)
-            if found is not None:
-                return found
+            activation = _known_function(expr, argument)
+            if activation is not None:
+                return activation
     return None
 
 
 def _arguments(expr: Expr) -> list[Expr]:
-    """What an expression may be a function of, the innermost part first."""
-    found: list[Expr] = []
+    """List the parts that an expression may be a function of, the innermost first."""
+    arguments: list[Expr] = []
     below = _varying(expr)
     while len(below) == 1:
         (part,) = below
-        found.append(part)
+        arguments.append(part)
         below = _varying(part)
     leaves = {end for end in ends(expr) if not isinstance(end, Number)}
-    if len(leaves) == 1 and parts(expr) and not leaves & set(found):
-        found.append(leaves.pop())
-    return found[::-1]
+    if len(leaves) == 1 and parts(expr) and not leaves & set(arguments):
+        arguments.append(leaves.pop())
+    return arguments[::-1]
 
 
 def _varying(expr: Expr) -> set[Expr]:

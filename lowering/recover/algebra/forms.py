@@ -35,9 +35,9 @@ class Dependence:
         self.made_by = producers(body)
         self._sources: dict[Var, Sources] = {var: frozenset([var]) for var in body.inputs}
         for eqn in body.eqns:
-            found = self._of_results(eqn)
+            sources = self._of_results(eqn)
             for out in eqn.outputs:
-                self._sources[out] = frozenset([out]) if found is None else found
+                self._sources[out] = frozenset([out]) if sources is None else sources
 
     def of(self, atom: Atom | None) -> Sources:
         """The sources of a value; none where it is constant."""
@@ -45,16 +45,16 @@ class Dependence:
 
     def inputs_behind(self, values: Iterable[Atom]) -> Sources:
         """The inputs of the body that some values read in any way, affine or not."""
-        found: set[Var] = set()
+        inputs: set[Var] = set()
         seen: set[Var] = set()
         pending = list(values)
         while pending:
             for source in self.of(pending.pop()) - seen:
                 seen.add(source)
                 eqn = self.made_by.get(source)
-                found.update([source] if eqn is None else [])
+                inputs.update([source] if eqn is None else [])
                 pending.extend(a for a in (eqn.inputs if eqn else ()) if a is not None)
-        return frozenset(found)
+        return frozenset(inputs)
 
     def depends(self, eqn: Eqn) -> bool:
         """Whether an equation reads the data (not only the shape) of anything that varies."""
@@ -105,7 +105,7 @@ def concrete_zeros(tensor_type: TensorType, size: int) -> np.ndarray:
 
 
 def concrete_start(var: Var, size: int) -> np.ndarray:
-    """What is known of a variable (a size that the loop hands in), with symbols taken as `size`; else zeros."""
+    """The known value of a variable (a size that the loop hands in), with `size` for symbols; else zeros."""
     if var.value is None:
         return concrete_zeros(var.type, size)
     sizes = [concrete_size(d, size) for d in var.value.ravel()]
@@ -114,8 +114,8 @@ def concrete_start(var: Var, size: int) -> np.ndarray:
 
 def concrete_size(dim: Dim, size: int) -> int:
     """A dimension with each symbol taken as `size`, and with `size` where that leaves none."""
-    found = int(substitute_dim(dim, dict.fromkeys(symbols_of(dim), size)))
-    return found if found > 0 or is_known(dim) else size
+    size_ = int(substitute_dim(dim, dict.fromkeys(symbols_of(dim), size)))
+    return size_ if size_ > 0 or is_known(dim) else size
 
 
 def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> dict[Var, AffineForm]:
@@ -135,8 +135,8 @@ def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> 
     with jax.enable_x64(True):
         for start in range(0, total, group * rows):
             base, tangents = program(weights, _basis(sources, widths, start, group, rows))
-            for found, tangent in zip(outputs, tangents, strict=True):
-                found.append(np.asarray(tangent).reshape(group * rows, -1))
+            for form_rows, tangent in zip(outputs, tangents, strict=True):
+                form_rows.append(np.asarray(tangent).reshape(group * rows, -1))
     forms = {}
     for value, blocks, at_zero in zip(values, outputs, base, strict=True):
         bias = np.asarray(at_zero).reshape(rows, -1)

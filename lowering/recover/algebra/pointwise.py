@@ -73,9 +73,9 @@ class Pointwise:
         if place.source is None:
             return None
         for source in self._sources(place):
-            found = self._known(eqn, source)
-            if found is not None:
-                op, options = found
+            operator = self._known(eqn, source)
+            if operator is not None:
+                op, options = operator
                 return op(source, **options)
         return None
 
@@ -124,25 +124,25 @@ class Pointwise:
         values = _evaluated(spelling, source, samples)
         if values is None or not np.isfinite(values).all():
             return None
-        found = _recognised(samples, values)
-        plain = found is not None and not _drops_nan(spelling, source) and not _rounds(spelling, source, samples)
-        return found if plain else None
+        recognised = _recognised(samples, values)
+        plain = recognised is not None and not _drops_nan(spelling, source) and not _rounds(spelling, source, samples)
+        return recognised if plain else None
 
     def _between(self, source: Var, eqn: Eqn) -> list[Eqn] | None:
         """The equations from a tensor to a result, in order; None where they are too many."""
-        found: dict[Eqn, None] = {}
+        between: dict[Eqn, None] = {}
         pending = [(eqn, False)]
         while pending:
             current, operands_done = pending.pop()
             if operands_done:
-                found[current] = None
-            elif current not in found:
+                between[current] = None
+            elif current not in between:
                 pending.append((current, True))
                 makers = [self._at(a).made_by for a in current.inputs if isinstance(a, Var) and a is not source]
                 pending += [(m, False) for m in makers if m is not None]
-            if len(found) + len(pending) > 4 * _LARGEST:
+            if len(between) + len(pending) > 4 * _LARGEST:
                 return None
-        return list(found) if len(found) <= _LARGEST else None
+        return list(between) if len(between) <= _LARGEST else None
 
 
 def _is_pointwise(eqn: Eqn) -> bool:
@@ -165,11 +165,11 @@ def _is_claimed(eqn: Eqn, source: Var) -> bool:
 
 def _samples(constants: Sequence[Const]) -> np.ndarray | None:
     """Points of all scales, and beside every constant, product and quotient of two of them; zeros too."""
-    given = np.array([float(c.array.reshape(())) for c in constants if c.array.dtype.kind == "f"], np.float64)
-    if len(given) > _LARGEST or not np.isfinite(given).all():
+    numbers = np.array([float(c.array.reshape(())) for c in constants if c.array.dtype.kind == "f"], np.float64)
+    if len(numbers) > _LARGEST or not np.isfinite(numbers).all():
         return None
-    pairs = [np.multiply.outer(given, given).ravel(), np.divide.outer(given, given[given != 0]).ravel()]
-    edges = np.concatenate([given, *pairs])
+    pairs = [np.multiply.outer(numbers, numbers).ravel(), np.divide.outer(numbers, numbers[numbers != 0]).ravel()]
+    edges = np.concatenate([numbers, *pairs])
     near = np.concatenate([edges * f for f in (1 - 1e-3, 1, 1 + 1e-3)])
     scales = np.logspace(-6, 9, 46)
     points = np.concatenate([np.linspace(-12, 12, 97), scales, -scales, near, -near])
@@ -185,8 +185,8 @@ def _evaluated(spelling: Sequence[Eqn], source: Var, samples: np.ndarray) -> np.
         except (JfuseError, TypeError, ValueError, KeyError):
             return None
         values[eqn.outputs[0]] = np.asarray(result)
-    found = values[spelling[-1].outputs[0]]
-    return found if found.shape == samples.shape and found.dtype.kind == "f" else None
+    last_value = values[spelling[-1].outputs[0]]
+    return last_value if last_value.shape == samples.shape and last_value.dtype.kind == "f" else None
 
 
 def _rounds(spelling: Sequence[Eqn], source: Var, samples: np.ndarray) -> bool:
@@ -201,8 +201,8 @@ def _rounds(spelling: Sequence[Eqn], source: Var, samples: np.ndarray) -> bool:
 
 def _drops_nan(spelling: Sequence[Eqn], source: Var) -> bool:
     """Whether a spelling answers NaN with a number, as where(x > 0, x, 0) does: no operator that is known does so."""
-    found = _evaluated(spelling, source, np.full(1, np.nan)) if any(e.op in _SELECTS for e in spelling) else None
-    return found is not None and not bool(np.isnan(found).all())
+    on_nan = _evaluated(spelling, source, np.full(1, np.nan)) if any(e.op in _SELECTS for e in spelling) else None
+    return on_nan is not None and not bool(np.isnan(on_nan).all())
 
 
 def _operand(atom: Atom | None, values: Mapping[Atom, np.ndarray], kind: np.dtype[Any]) -> np.ndarray | None:

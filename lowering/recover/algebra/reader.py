@@ -53,11 +53,11 @@ class ExpressionReader:
         self._made: dict[Apply, set[Var]] = {}
         # What loops and branches make of the inputs is needed in size alone: they take long, or for ever.
         apart = [eqn for eqn in body.eqns if eqn.bodies and dependence.depends(eqn) and _has_loops(eqn)]
-        given = (*body.inputs, *(out for eqn in apart for out in eqn.outputs))
-        self._arrays: dict[Var, np.ndarray] = {v: concrete_start(v, size) for v in given}
-        straight = replace(body, inputs=given, eqns=tuple(eqn for eqn in body.eqns if eqn not in apart), outputs=())
+        free = (*body.inputs, *(out for eqn in apart for out in eqn.outputs))
+        self._arrays: dict[Var, np.ndarray] = {v: concrete_start(v, size) for v in free}
+        straight = replace(body, inputs=free, eqns=tuple(eqn for eqn in body.eqns if eqn not in apart), outputs=())
         try:
-            evaluate(straight, [self._arrays[v] for v in given], self._observe)
+            evaluate(straight, [self._arrays[v] for v in free], self._observe)
         # NumPy's two, where a size or a place is that of an input: zeros say nothing of it.
         except (JfuseError, ValueError, IndexError) as error:
             raise NotFused("body_not_executable", got=str(error).split("\n")[0]) from error
@@ -69,8 +69,8 @@ class ExpressionReader:
             return _constant(self._array(atom).reshape(-1)[places])
         key = (atom, places.tobytes())
         if key not in self._known:
-            found = self._known[key] = self._read(atom, places)
-            self._sizes[id(found)] = 1 + sum(map(self._size, parts(found)))
+            expr = self._known[key] = self._read(atom, places)
+            self._sizes[id(expr)] = 1 + sum(map(self._size, parts(expr)))
         return self._known[key]
 
     def _size(self, expr: Expr) -> int:
@@ -127,10 +127,10 @@ class ExpressionReader:
             if not flat.size:
                 continue  # b = concat([v[:, 1:], x]) of a buffer that holds one step reads no element of v
             order = np.argsort(flat)
-            found = order[np.clip(np.searchsorted(flat, wanted, sorter=order), 0, flat.size - 1)]
+            nearest = order[np.clip(np.searchsorted(flat, wanted, sorter=order), 0, flat.size - 1)]
             operand = eqn.inputs[place]
-            if operand is not None and np.array_equal(flat[found], wanted):
-                return operand, found
+            if operand is not None and np.array_equal(flat[nearest], wanted):
+                return operand, nearest
         return None
 
     def _scaled(self, eqn: Eqn, index: np.ndarray) -> Expr | None:
@@ -147,19 +147,19 @@ class ExpressionReader:
         """The elements of a value that is a row of another one with mean 0 and variance 1, scaled and shifted."""
         if var not in self._norms:
             self._norms[var] = row_norm(self._body, self._dependence, var)
-        found = self._norms[var]
-        if found is None:
+        norm = self._norms[var]
+        if norm is None:
             return None
-        rows, columns = np.divmod(index, found.scale.size)
-        leaf = self.read(found.of, index)
-        whole = columns.size and np.array_equal(np.unique(columns), found.block(columns[0]))
+        rows, columns = np.divmod(index, norm.scale.size)
+        leaf = self.read(norm.of, index)
+        whole = columns.size and np.array_equal(np.unique(columns), norm.block(columns[0]))
         if not whole or not isinstance(leaf, Leaf):
             return None
         per_row = columns[: columns.size // len(np.unique(rows))]
         if not np.array_equal(columns, np.tile(per_row, columns.size // per_row.size)):
             return None
-        scale, shift = found.scale[per_row], found.shift[per_row]
-        return Norm(leaf, scale.tobytes(), shift.tobytes(), found.epsilon, var)
+        scale, shift = norm.scale[per_row], norm.shift[per_row]
+        return Norm(leaf, scale.tobytes(), shift.tobytes(), norm.epsilon, var)
 
     def _elementwise(self, eqn: Eqn, index: np.ndarray) -> Expr | None:
         op = eqn.op

@@ -34,7 +34,7 @@ class BodyView:
 
     @cached_property
     def reader(self) -> ExpressionReader:
-        """What reads values of the graph as expressions of its inputs and constants."""
+        """The reader of values as expressions of the graph's inputs and constants."""
         return ExpressionReader(self.body, self.dependence, self.size)
 
     def read(self, atom: Atom) -> Expr:
@@ -47,11 +47,11 @@ class BodyView:
         like: a type with the batch in front and as many elements, which the input gets if the value's is another.
         """
         in_front = var.type.rank > 1 and same(var.type.shape[0], like.shape[0]) is True
-        given = Var(var.type if in_front else like)
-        shaping = trace_graph(lambda x: reshaped(x, var.type.shape), [given])
+        cut_input = Var(var.type if in_front else like)
+        shaping = trace_graph(lambda x: reshaped(x, var.type.shape), [cut_input])
         body = substitute_graph(self.body, {var: shaping.outputs[0]})
-        body = replace(body, inputs=(*body.inputs, given), eqns=(*shaping.eqns, *body.eqns))
-        return BodyView(body, self.rows, self.size), given
+        body = replace(body, inputs=(*body.inputs, cut_input), eqns=(*shaping.eqns, *body.eqns))
+        return BodyView(body, self.rows, self.size), cut_input
 
     def units(self, var: Var) -> int:
         """The number of elements of a value for each row of the batch."""

@@ -46,8 +46,8 @@ def gate_of(
     columns = columns_of(leaf, form.bias.size)
 
     def matrix(source: Var) -> np.ndarray:
-        found = form.matrices.get(source)
-        return np.zeros((row_size(source.type), columns.size)) if found is None else found[:, columns]
+        coefficients = form.matrices.get(source)
+        return np.zeros((row_size(source.type), columns.size)) if coefficients is None else coefficients[:, columns]
 
     peephole = np.zeros(columns.size)
     for cell in cells:

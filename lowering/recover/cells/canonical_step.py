@@ -39,10 +39,10 @@ def normal_form(eqn: Eqn, apart: Collection[int] = ()) -> tuple[Eqn, Finish]:
         return eqn, list
 
     def step(*args: Array) -> list[Array]:
-        given = list(args)
-        own = [given.pop(0) for _ in consts]
-        states = [reshaped(given.pop(0), a.type.shape) for a in initial]
-        results = evaluate(body, [*own, *states, *inputs.apart(given)])
+        remaining = list(args)
+        own = [remaining.pop(0) for _ in consts]
+        states = [reshaped(remaining.pop(0), a.type.shape) for a in initial]
+        results = evaluate(body, [*own, *states, *inputs.apart(remaining)])
         return [reshaped(r, t.shape) for r, t in zip(results, [*carries, *collected], strict=True)]
 
     try:
@@ -64,16 +64,16 @@ def _finished(eqn: Eqn, results: Sequence[Array]) -> list[Array]:
     return [reshaped(r, out.type.shape) for r, out in zip(results, eqn.outputs, strict=True)]
 
 
-def _rows(found: TensorType) -> TensorType | None:
+def _rows(type_: TensorType) -> TensorType | None:
     """A float type as a matrix: the last dimension in columns, the others in rows."""
-    if not found.dtype.is_float or found.rank < 1 or not is_known(found.shape[-1]):
+    if not type_.dtype.is_float or type_.rank < 1 or not is_known(type_.shape[-1]):
         return None
-    if found.rank == 2:
-        return found
-    rows = _but_ones(found.shape[:-1])
-    if len(rows) > 1 and (found.rank > 3 or not all(is_known(d) for d in rows)):
+    if type_.rank == 2:
+        return type_
+    rows = _but_ones(type_.shape[:-1])
+    if len(rows) > 1 and (type_.rank > 3 or not all(is_known(d) for d in rows)):
         return None  # images, whose rows are not those of a batch; or a size that is a product of open ones
-    return replace(found, shape=(product(rows), found.shape[-1]))
+    return replace(type_, shape=(product(rows), type_.shape[-1]))
 
 
 def _but_ones(shape: Shape) -> tuple[Dim, ...]:
@@ -95,7 +95,7 @@ class _Inputs:
 
     @classmethod
     def of(cls, source: Sequence[TensorType], batch: Dim | None, apart: Collection[int]) -> _Inputs:
-        """What can be joined: the first float input, and those of its type of number."""
+        """Select the inputs that can be joined: the first float input, and inputs of the same dtype."""
         joinable = {i: t for i, t in enumerate(source) if batch is not None and i not in apart}
         rows = {i: r for i, t in joinable.items() if batch is not None and (r := _input_rows(t, batch)) is not None}
         dtypes = [r.dtype for r in rows.values()]
@@ -124,26 +124,26 @@ class _Inputs:
             return others
         return [shaped[0] if len(shaped) == 1 else ops.concatenation(*shaped, axis=2), *others]
 
-    def apart(self, given: Sequence[Array]) -> list[Array]:
+    def apart(self, arrays: Sequence[Array]) -> list[Array]:
         """The inputs of a step from those of the normal form."""
         if not self.places:
-            return list(given)
+            return list(arrays)
         sizes = [int(r.shape[1]) for r in self.rows]
-        joined, *others = given
+        joined, *others = arrays
         parts = [joined] if len(sizes) == 1 else ops.split_v(joined, np.array(sizes, np.int32), np.int32(1))
         own = {i: reshaped(p, self.source[i].shape) for i, p in zip(self.places, parts, strict=True)}
         return [own[i] if i in own else others.pop(0) for i in range(len(self.source))]
 
 
-def _input_rows(found: TensorType, batch: Dim) -> TensorType | None:
+def _input_rows(type_: TensorType, batch: Dim) -> TensorType | None:
     """A step input as a matrix with the rows of the states: all that comes after the batch in columns."""
-    if not found.dtype.is_float:
+    if not type_.dtype.is_float:
         return None
-    columns = list(found.shape)
+    columns = list(type_.shape)
     rows: Dim = 1
     while columns and same(rows, batch) is not True:
         rows = rows * columns.pop(0)
     if same(rows, batch) is not True:
         return None
     known = all(is_known(d) for d in columns)
-    return replace(found, shape=(batch, int(np.prod([int(d) for d in columns])))) if known else None
+    return replace(type_, shape=(batch, int(np.prod([int(d) for d in columns])))) if known else None

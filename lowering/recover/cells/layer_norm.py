@@ -52,20 +52,20 @@ def row_norm(body: Graph, dependence: Dependence, var: Var) -> RowNorm | None:
         return None
     for source, graph in _affine_sources(body, dependence, var):
         try:
-            found = _fitted(with_float(graph, DType.f64), source)
+            norm = _fitted(with_float(graph, DType.f64), source)
         except (JfuseError, ValueError, TypeError):  # what NumPy raises where shapes do not fit
             continue
-        if found is not None:
-            return found
+        if norm is not None:
+            return norm
     return None
 
 
 def _between(body: Graph, source: Var, var: Var) -> Graph:
-    """What computes a value from another one; further inputs are those of the body that it reads as well."""
-    given = Var(source.type)
-    eqns = live_eqns(substitute_graph(body, {source: given}), [var])
+    """Extract the graph that computes `var` from `source`; its further inputs are inputs of the body."""
+    start = Var(source.type)
+    eqns = live_eqns(substitute_graph(body, {source: start}), [var])
     others = tuple(v for v in body.inputs if any(v in e.inputs for e in eqns))
-    return Graph("norm", (given, *others), eqns, (var,))
+    return Graph("norm", (start, *others), eqns, (var,))
 
 
 def _has_statistics(body: Graph, dependence: Dependence, var: Var) -> bool:
@@ -104,8 +104,8 @@ def _fitted(graph: Graph, source: Var) -> RowNorm | None:
     width = like.size // rows
 
     def run(values: np.ndarray) -> np.ndarray:
-        (found,) = evaluate(graph, [values.reshape(like.shape), *others])
-        return np.asarray(found, np.float64).reshape(rows, -1)
+        (values_after,) = evaluate(graph, [values.reshape(like.shape), *others])
+        return np.asarray(values_after, np.float64).reshape(rows, -1)
 
     with np.errstate(all="ignore"):
         shift = run(np.zeros_like(like))
@@ -138,15 +138,15 @@ def _scale(run: Run, shift: np.ndarray, rows: int, units: int) -> np.ndarray:
     """The factor of each column: where values are so large that nothing added to their variance counts."""
     draws = _draws(rows, shift.size, 1e6)
     normed = np.concatenate([_normed(z, units, 0.0)[0] for z in draws])
-    found = np.concatenate([run(z) - shift for z in draws])
+    normed_rows = np.concatenate([run(z) - shift for z in draws])
     best = np.abs(normed).argmax(0), np.arange(shift.size)
-    exact: np.ndarray = found[best] / normed[best]
+    exact: np.ndarray = normed_rows[best] / normed[best]
     narrow = exact.astype(np.float32).astype(np.float64)
     return np.where(np.abs(narrow - exact) <= _EXACT * np.abs(exact).max(), narrow, exact)
 
 
 def _epsilon(run: Run, shift: np.ndarray, scale: np.ndarray, rows: int, units: int) -> float:
-    """What is added to the variance: by how much less small values grow than they would without it."""
+    """Estimate the number added to the variance, from how much less small values grow than without it."""
     z = _draws(rows, shift.size, 1e-3)[0]
     normed, variance = _normed(z, units, 0.0)
     wanted = scale * normed

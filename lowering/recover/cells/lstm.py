@@ -171,7 +171,7 @@ def _read_update(expr: Expr, state: Expr) -> _Update:
 
 
 def _unclipped(expr: Expr) -> tuple[Expr, float]:
-    """What is clipped to [-limit, limit], and the limit; 0 where nothing is."""
+    """Return the operand of a clip to [-limit, limit], and the limit; 0 without a clip."""
     if isinstance(expr, Clamp) and expr.low == -expr.high:
         return expr.operand, expr.high
     return expr, 0.0
@@ -213,9 +213,9 @@ def _place(view: BodyView, atom: Atom) -> int:
 
 def _read_product(expr: Expr, new: Expr, activation: str) -> Activation | None:
     """The gate o of sigmoid(o)*act(c')."""
-    for found, rest in activated(terms_of(expr)):
+    for factor, rest in activated(terms_of(expr)):
         gate = sigmoid_of(rest)
-        if found == Activation(activation, 1.0, new) and gate is not None:
+        if factor == Activation(activation, 1.0, new) and gate is not None:
             return gate
     return None
 
@@ -231,9 +231,9 @@ def _read_projection(view: BodyView, entering: Var, gate: Activation, product: E
 
 def _check_inputs(step: Step, cell: _Cell, name: str, gate: Activation, x: Var) -> None:
     """Refuse a gate that reads anything but the step input, h, and c in its peephole."""
-    found = [e.var for e in ends(gate.operand) if isinstance(e, Leaf | Opaque)]
-    found += [e.leaf.var for e in ends(gate.operand) if isinstance(e, Norm)]
-    inputs = cell.view.dependence.inputs_behind(found)
+    variables = [e.var for e in ends(gate.operand) if isinstance(e, Leaf | Opaque)]
+    variables += [e.leaf.var for e in ends(gate.operand) if isinstance(e, Norm)]
+    inputs = cell.view.dependence.inputs_behind(variables)
     allowed = {"cell": set(), "output": {cell.new}}.get(name, {cell.c})
     strangers = inputs & ({cell.c, cell.new} - allowed)
     got = f"a {name} gate that reads " + ("c'" if cell.new in strangers else "c")
@@ -257,11 +257,11 @@ def _affine(gate: str) -> str:
 
 
 def _results(step: Step, cell: _Cell) -> tuple[str, ...]:
-    """What each result of the scan is."""
+    """Name the role of each result of the scan."""
     outputs, carries = step.body.outputs, step.carries
     roles = {"h": carries.index(cell.h), "c": carries.index(cell.c)}
     read = step.view.reader.read
-    found = []
+    roles_of = []
     for i, atom in enumerate(outputs):
         same = [n for n, p in roles.items() if outputs[p].type == atom.type and read(outputs[p]) == read(atom)]
         if i < len(carries):
@@ -272,12 +272,12 @@ def _results(step: Step, cell: _Cell) -> tuple[str, ...]:
                 got=f"a carried {carries[i].type} that is neither",
                 near=6,
             )
-            found.append(next((n for n, place in roles.items() if place == i), same[0]))
+            roles_of.append(next((n for n, place in roles.items() if place == i), same[0]))
         else:
             got = f"c of every step, {atom.type}" if same else atom.type
             need("h" in same, "output_is_h", want="h of every step", got=got, near=6)
-            found.append("y")
-    return tuple(found)
+            roles_of.append("y")
+    return tuple(roles_of)
 
 
 def _weights(step: Step, cell: _Cell, x: Var) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

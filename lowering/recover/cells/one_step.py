@@ -32,7 +32,7 @@ def _narrow(graph: Graph) -> Graph:
     def constant(const: Const) -> Const:
         return Const(const.array.astype(DType.f32.numpy), const.name) if const.type.dtype is DType.f64 else const
 
-    def narrow(found: TensorType) -> TensorType:
-        return replace(found, dtype=DType.f32) if found.dtype is DType.f64 else found
+    def narrow(type_: TensorType) -> TensorType:
+        return replace(type_, dtype=DType.f32) if type_.dtype is DType.f64 else type_
 
     return retype(graph, narrow, lambda value: DType.f32 if value is DType.f64 else value, constant)

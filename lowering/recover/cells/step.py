@@ -51,7 +51,7 @@ class Step:
 
     @property
     def reader(self) -> ExpressionReader:
-        """What reads values of the step as expressions of its carries, inputs and constants."""
+        """The reader of values as expressions of the step's carries, inputs and constants."""
         return self.view.reader
 
     def place(self, var: Var) -> int:

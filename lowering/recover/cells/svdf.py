@@ -35,9 +35,9 @@ def recover_svdf(step: Step) -> Proposal:
     need(chains, "not_svdf", want=_NEXT, got="a state that moves otherwise", near=1)
     new = step.view.reader.origin(after)
     assert isinstance(new, Var), "what depends on a state is no constant"
-    view, given = step.view.cut(new, state.type)
+    view, cut_input = step.view.cut(new, state.type)
     expr = view.read(view.body.outputs[1])
-    time, bias, activation = _time_filters(view, expr, given)
+    time, bias, activation = _time_filters(view, expr, cut_input)
     refuse_other_switches(step.body, [(view, expr)])
     units = [_unit(time[chain]) for chain in chains]
     outputs = time.shape[1]

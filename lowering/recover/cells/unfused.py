@@ -21,10 +21,10 @@ _CONVOLVED = 4  # rank of states that are images
 @recovers("jfuse.gru")
 def recover_gru(step: Step) -> NoReturn:
     """Refuse GRUs and similar cells by name: TFLite has no op for them."""
-    found = next(_names(step), None)
-    if found is None:
+    cell = next(_names(step), None)
+    if cell is None:
         raise NotFused("not_gru", want="h' = sigmoid(z)*h + (1 - sigmoid(z))*act(g)", near=-2)
-    raise NotFused("no_builtin_op", want="a cell that TFLite has", got=found, near=_NEAR)
+    raise NotFused("no_builtin_op", want="a cell that TFLite has", got=cell, near=_NEAR)
 
 
 def _names(step: Step) -> Iterator[str]:
@@ -35,9 +35,9 @@ def _names(step: Step) -> Iterator[str]:
     after = dict(zip(step.carries, step.next_carries, strict=True))
     for h in step.carries:
         if h.type.dtype.is_float and h.type.rank == 2:
-            found = _gated(step.view, step.view.read(after[h]), h)
-            if found is not None:
-                yield found
+            cell = _gated(step.view, step.view.read(after[h]), h)
+            if cell is not None:
+                yield cell
 
 
 def _gated(view: BodyView, expr: Expr, h: Var) -> str | None:
@@ -54,9 +54,9 @@ def _gated(view: BodyView, expr: Expr, h: Var) -> str | None:
 
 
 def _activation(expr: Expr) -> str:
-    found = activation_of(expr)
-    if found is not None:
-        return found.function.lower()
+    activation = activation_of(expr)
+    if activation is not None:
+        return activation.function.lower()
     return expr.function if isinstance(expr, Activation) else "linear" if isinstance(expr, Leaf) else "custom"
 
 

@@ -46,7 +46,7 @@ def unmasked(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[Gr
     """
     stripped, mask = _selected(body, carries, xs)
     blends = () if mask is not None else (_blended(body, carries, xs, x) for x in xs)
-    return next((found for found in blends if found is not None), (stripped, mask))
+    return next((blend for blend in blends if blend is not None), (stripped, mask))
 
 
 def blend_places(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> set[int]:
@@ -63,8 +63,8 @@ def _blended(body: Graph, carries: Sequence[Var], xs: Sequence[Var], var: Var) -
     if len(keeping) != 1:
         return None
     (counts,) = keeping
-    (kept, known), (stripped, _) = at[counts], at[not counts]
-    others = dict(enumerate(kept.outputs[len(carries) :], len(carries)))
+    (identity, known), (stripped, _) = at[counts], at[not counts]
+    others = dict(enumerate(identity.outputs[len(carries) :], len(carries)))
     fills = _with_constants(others, known)
     return None if is_used(stripped, var) or _is_changing(fills, body, xs) else (stripped, Mask(var, counts, fills))
 
@@ -72,11 +72,11 @@ def _blended(body: Graph, carries: Sequence[Var], xs: Sequence[Var], var: Var) -
 def _selected(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[Graph, Mask | None]:
     made = producers(body)
     selects = [made.get(atom) if isinstance(atom, Var) else None for atom in body.outputs]
-    found = [eqn for eqn in selects if eqn is not None and eqn.op in _SELECTS]
-    conditions = {eqn.inputs[0] for eqn in found}
-    new_first = {eqn.inputs[2] is v for eqn, v in zip(found, carries, strict=False) if v in eqn.inputs[1:]}
-    kept = sum(v in eqn.inputs[1:] for eqn, v in zip(found, carries, strict=False))
-    if len(found) < len(selects) or kept < len(carries) or len(new_first) != 1:
+    chosen = [eqn for eqn in selects if eqn is not None and eqn.op in _SELECTS]
+    conditions = {eqn.inputs[0] for eqn in chosen}
+    new_first = {eqn.inputs[2] is v for eqn, v in zip(chosen, carries, strict=False) if v in eqn.inputs[1:]}
+    keeps = sum(v in eqn.inputs[1:] for eqn, v in zip(chosen, carries, strict=False))
+    if len(chosen) < len(selects) or keeps < len(carries) or len(new_first) != 1:
         return body, None
     rows = {_rows_of(condition, body, xs) for condition in conditions}
     if len(rows) != 1:
@@ -84,8 +84,8 @@ def _selected(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[G
     ((var, positive),) = rows
     (first,) = new_first
     new, other = (1, 2) if first else (2, 1)
-    results = tuple(_atom(eqn, new) for eqn in found)
-    others = {i: _atom(eqn, other) for i, eqn in enumerate(found) if i >= len(carries)}
+    results = tuple(_atom(eqn, new) for eqn in chosen)
+    others = {i: _atom(eqn, other) for i, eqn in enumerate(chosen) if i >= len(carries)}
     fills = _with_constants(others, settled(body, {})[1])
     stripped = replace(body, eqns=live_eqns(body, results), outputs=results)
     if var is None or is_used(stripped, var) or _is_changing(fills, body, xs):
@@ -94,7 +94,7 @@ def _selected(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[G
 
 
 def _with_constants(fills: Mapping[int, Atom], known: Known) -> dict[int, Atom]:
-    """What stands in results, as constants where the step computes a constant: zeros of the shape of a state."""
+    """Replace fills by constants where the step computes a constant, such as zeros of the shape of a state."""
     return {i: Const(known[a]) if isinstance(a, Var) and a in known else a for i, a in fills.items()}
 
 
@@ -102,16 +102,16 @@ def _is_changing(fills: Mapping[int, Atom], body: Graph, xs: Sequence[Var]) -> b
     return any(isinstance(a, Var) and (a not in body.inputs or a in xs) for a in fills.values())
 
 
-def with_mask(found: Proposal, mask: Mask, inputs: Sequence[Var], carries: Sequence[Var]) -> Proposal:
-    """What was read in the unmasked step, with the mask and what stands in the results where a step does not count.
+def with_mask(proposal: Proposal, mask: Mask, inputs: Sequence[Var], carries: Sequence[Var]) -> Proposal:
+    """Add the mask, and the fills of masked steps, to the proposal that was read from the unmasked step.
 
-    Operands in addition: `mask`; `held`, the start of a second copy of h; `fill`, what stands in a collected result.
+    Further operands: `mask`; `held`, the start of a second copy of h; `fill`, the element of a masked step in y.
     results: "held" for the last value of that copy; "y_h", "y_held" (the value after each step) and "y_fill" for "y".
     attributes: `counts`, the value of the mask where a step counts.
     """
-    operands = {**found.operands, "mask": inputs.index(mask.var)}
-    constants = dict(found.constants)
-    names = list(found.attributes["results"])
+    operands = {**proposal.operands, "mask": inputs.index(mask.var)}
+    constants = dict(proposal.constants)
+    names = list(proposal.attributes["results"])
     copies: dict[Atom, str] = {}
     for number, carry in enumerate(carries):
         place = inputs.index(carry)
@@ -129,7 +129,7 @@ def with_mask(found: Proposal, mask: Mask, inputs: Sequence[Var], carries: Seque
         elif role == "fill":
             operands["fill"] = inputs.index(other)
     need(names.count("y_fill") <= 1, "masked_output", want="one collected result", got=names)
-    attributes = {**found.attributes, "results": tuple(names), "counts": mask.counts}
+    attributes = {**proposal.attributes, "results": tuple(names), "counts": mask.counts}
     return Proposal(operands, constants, attributes)
 
 
@@ -173,12 +173,12 @@ def _is_column(var: Var) -> bool:
 def _agreement(graph: Graph, pattern: np.ndarray) -> bool | None:
     """Whether each row of the result is that row of the pattern (True) or its negation (False) throughout."""
     (result,) = evaluate(graph, [pattern])
-    found = np.asarray(result)
+    values = np.asarray(result)
     rows = pattern.reshape(-1)
-    if found.shape[:1] != rows.shape:
+    if values.shape[:1] != rows.shape:
         return None
-    wanted = np.broadcast_to(rows.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
-    return True if (found == wanted).all() else False if (found != wanted).all() else None
+    wanted = np.broadcast_to(rows.reshape(-1, *[1] * (values.ndim - 1)), values.shape)
+    return True if (values == wanted).all() else False if (values != wanted).all() else None
 
 
 def _patterns(like: np.ndarray) -> Iterator[np.ndarray]:

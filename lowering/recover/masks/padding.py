@@ -51,25 +51,25 @@ def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = F
         return Padding(None, mask, axis, flipped)
     operand = eqn.inputs[0] if eqn.inputs else None
     if eqn.op is ops.logical_not and operand is not None:
-        found = padding_of(operand, axis, made, not flipped)
-        return replace(found, negated=not found.negated)
+        padding = padding_of(operand, axis, made, not flipped)
+        return replace(padding, negated=not padding.negated)
     if eqn.op is ops.sub and isinstance(operand, Const) and (operand.array == 1).all():  # a mask of 0 and 1
         negated = eqn.inputs[1]
         if negated is not None and negated.type.shape == eqn.outputs[0].type.shape:
-            found = padding_of(negated, axis, made, not flipped)
-            return replace(found, negated=not found.negated)
+            padding = padding_of(negated, axis, made, not flipped)
+            return replace(padding, negated=not padding.negated)
     if eqn.op is ops.logical_and:
         return _of_both(eqn, axis, made, flipped)
-    if (told := _told_apart(eqn, made)) is not None:
-        numbers, negates = told
-        found = padding_of(numbers, axis, made, flipped != negates)
-        return replace(found, negated=found.negated != negates)
+    if (split_ := _told_apart(eqn, made)) is not None:
+        numbers, negates = split_
+        padding = padding_of(numbers, axis, made, flipped != negates)
+        return replace(padding, negated=padding.negated != negates)
     if eqn.op in _RISES:
         side = _side_of_comparison(eqn, axis, made)
         return Padding(_turned(side, flipped), mask, axis, flipped)
     if operand is not None and _takes_rows_in_order(eqn, axis, made):
-        found = padding_of(operand, axis, made, flipped)
-        return found if found.side is None else Padding(None, mask, axis, flipped)
+        padding = padding_of(operand, axis, made, flipped)
+        return padding if padding.side is None else Padding(None, mask, axis, flipped)
     moved = _moved(eqn, axis)
     if moved is None or operand is None:
         return Padding(None, mask, axis, flipped)
@@ -88,8 +88,8 @@ def _told_apart(eqn: Eqn, made: Mapping[Var, Eqn]) -> tuple[Atom, bool] | None:
     for numbers, limit in (eqn.inputs, eqn.inputs[::-1]):
         if isinstance(limit, Const) and limit.array.size == 1 and numbers is not None and _is_binary(numbers, made):
             pairs = [np.asarray(n, numbers.type.dtype.numpy) for n in (0, 1)]
-            given = [[limit.array.reshape(()) if a is limit else n for a in eqn.inputs] for n in pairs]
-            at = [bool(eqn.op.run(operands, eqn.params, ())[0]) for operands in given]
+            operand_rows = [[limit.array.reshape(()) if a is limit else n for a in eqn.inputs] for n in pairs]
+            at = [bool(eqn.op.run(operands, eqn.params, ())[0]) for operands in operand_rows]
             return (numbers, at[0]) if at[0] != at[1] and numbers.type.rank == eqn.outputs[0].type.rank else None
     return None
 

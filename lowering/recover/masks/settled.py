@@ -13,12 +13,12 @@ from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_result, constant_of
 
 
-def settled(body: Graph, given: Known) -> tuple[Graph, Known]:
-    """The body for finite numbers, in which a product with 0 is 0, and the values of all that is decided, as scalars.
+def settled(body: Graph, known_inputs: Known) -> tuple[Graph, Known]:
+    """Simplify the body for finite numbers, where 0 * x is 0; return it with the values that are known, as scalars.
 
-    given: inputs that hold one value, as scalars. What is decided is still computed by the graph where it is read.
+    known_inputs: inputs that hold one value, as scalars. The graph still computes known values where they are read.
     """
-    known = dict(given)
+    known = dict(known_inputs)
     stands: dict[Var, Atom] = {}
     made: dict[Var, Eqn] = {}
     for eqn in body.eqns:
@@ -44,8 +44,8 @@ def _value(eqn: Eqn, known: Known) -> np.ndarray | None:
     """The one value of all elements of the result, as a scalar."""
     if _is_plain(eqn, "elements") and any(_one_value(a, known) == 0 for a in eqn.inputs):
         return np.zeros((), eqn.outputs[0].type.dtype.numpy)
-    found = broadcast_result(eqn, known)
-    return found.reshape(()) if found is not None and found.size == 1 else None
+    value = broadcast_result(eqn, known)
+    return value.reshape(()) if value is not None and value.size == 1 else None
 
 
 def _operand_that_it_is(eqn: Eqn, known: Known, made: Mapping[Var, Eqn]) -> Atom | None:
