@@ -53,11 +53,11 @@ class BodyOp(Op):
 
     def __call__(self, operands: Sequence[Any], bodies: Sequence[Graph], **params: Any) -> tuple[Any, ...]:
         """The results of the op on operands and bodies: a tuple always."""
-        given = {**self.defaults, **params}
-        missing = [name for name, value in given.items() if value is ...]
+        all_params = {**self.defaults, **params}
+        missing = [name for name, value in all_params.items() if value is ...]
         if missing:
             raise TypeMismatch(f"{self.name} needs the parameters {missing}")
-        return self.run(operands, given, bodies)
+        return self.run(operands, all_params, bodies)
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
         """The result types; raises TypeMismatch where operands and bodies do not fit together."""
@@ -92,10 +92,10 @@ def _draw(bodies: Sequence[Graph]) -> bool:
     return any(eqn.op.draws or _draw(eqn.bodies) for body in bodies for eqn in body.eqns)
 
 
-def _expect(found: Sequence[TensorType], wanted: Sequence[TensorType], what: str) -> None:
-    if len(found) != len(wanted):
-        raise TypeMismatch(f"{what}: {len(found)} values for {len(wanted)}")
-    for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
+def _expect(actual: Sequence[TensorType], wanted: Sequence[TensorType], what: str) -> None:
+    if len(actual) != len(wanted):
+        raise TypeMismatch(f"{what}: {len(actual)} values for {len(wanted)}")
+    for i, (f, w) in enumerate(zip(actual, wanted, strict=True)):
         alike = f.dtype is w.dtype and f.rank == w.rank
         if not alike or not all(same(a, b) for a, b in zip(f.shape, w.shape, strict=True)):
             raise TypeMismatch(f"{what} {i}: {f} for {w}")
@@ -105,15 +105,15 @@ def _types(atoms: Sequence[Var | Const]) -> list[TensorType]:
     return [a.type for a in atoms]
 
 
-def _either(found: Sequence[TensorType], others: Sequence[TensorType], what: str) -> tuple[TensorType, ...]:
+def _either(types: Sequence[TensorType], others: Sequence[TensorType], what: str) -> tuple[TensorType, ...]:
     """The types of values that are of one or of the other type: a size on which these differ is known at run time."""
-    if len(found) != len(others):
-        raise TypeMismatch(f"{what}: {len(found)} values for {len(others)}")
-    for i, (f, o) in enumerate(zip(found, others, strict=True)):
+    if len(types) != len(others):
+        raise TypeMismatch(f"{what}: {len(types)} values for {len(others)}")
+    for i, (f, o) in enumerate(zip(types, others, strict=True)):
         if f.dtype is not o.dtype or f.rank != o.rank:
             raise TypeMismatch(f"{what} {i}: {f} for {o}")
-    dims = [[_one_of(d, e) for d, e in zip(f.shape, o.shape, strict=True)] for f, o in zip(found, others, strict=True)]
-    return tuple(replace(f, shape=tuple(shape)) for shape, f in zip(dims, found, strict=True))
+    dims = [[_one_of(d, e) for d, e in zip(f.shape, o.shape, strict=True)] for f, o in zip(types, others, strict=True)]
+    return tuple(replace(f, shape=tuple(shape)) for shape, f in zip(dims, types, strict=True))
 
 
 def _one_of(d: Dim, e: Dim) -> Dim:
@@ -130,9 +130,9 @@ def _steps_differ(eqn: Eqn) -> bool:
     return _differ(_types(eqn.bodies[1].inputs), _types(eqn.bodies[1].outputs))
 
 
-def _differ(found: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
+def _differ(types: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
     return any(
-        not same(d, e) for f, o in zip(found, others, strict=True) for d, e in zip(f.shape, o.shape, strict=True)
+        not same(d, e) for f, o in zip(types, others, strict=True) for d, e in zip(f.shape, o.shape, strict=True)
     )
 
 
@@ -149,20 +149,20 @@ def _while_types(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph])
     return _either(inputs, _types(body.outputs), "carried value")
 
 
-def _filled(carried: Sequence[TensorType], given: Sequence[TensorType], known: Collection[str]) -> Sequence[TensorType]:
+def _filled(carried: Sequence[TensorType], outer: Sequence[TensorType], known: Collection[str]) -> Sequence[TensorType]:
     """The types that a body carries, with the given sizes where one may change from step to step.
 
     Such a size is a symbol of the body alone. known: the symbols that are not.
     """
-    if len(carried) != len(given) or any(c.rank != g.rank for c, g in zip(carried, given, strict=True)):
+    if len(carried) != len(outer) or any(c.rank != g.rank for c, g in zip(carried, outer, strict=True)):
         return carried
     size = partial(_size, known)
-    return [replace(c, shape=tuple(map(size, c.shape, g.shape))) for c, g in zip(carried, given, strict=True)]
+    return [replace(c, shape=tuple(map(size, c.shape, g.shape))) for c, g in zip(carried, outer, strict=True)]
 
 
-def _size(known: Collection[str], carried: Dim, given: Dim) -> Dim:
+def _size(known: Collection[str], carried: Dim, outer: Dim) -> Dim:
     names = symbols_of(carried)
-    return given if names == {str(carried)} and not names & set(known) else carried
+    return outer if names == {str(carried)} and not names & set(known) else carried
 
 
 def _while_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
@@ -205,13 +205,13 @@ def _while_until(deadline: Deadline, cond: Graph, body: Graph, carried: Sequence
     A loop that the deadline ends gives what it has by then; whoever runs it asks the deadline afterwards.
     """
     ask = deadline.asker(body.name)
-    told = (jax.ShapeDtypeStruct((), np.bool_), jax.ShapeDtypeStruct((), np.int32))
+    answer_types = (jax.ShapeDtypeStruct((), np.bool_), jax.ShapeDtypeStruct((), np.int32))
 
     def step(c: tuple[Any, ...]) -> tuple[Any, ...]:
         _, left, span, *values = c
         stop, left, span = jax.lax.cond(
             left <= 1,
-            lambda: _asked(jax.pure_callback(ask, told, span)),
+            lambda: _asked(jax.pure_callback(ask, answer_types, span)),
             lambda: (jnp.asarray(False), left - 1, span),
         )
         return (stop, left, span, *_as_jax(evaluate(body, _with_known(body, values))))
@@ -225,8 +225,8 @@ def _while_until(deadline: Deadline, cond: Graph, body: Graph, carried: Sequence
     return tuple(final[3:])
 
 
-def _asked(told: Sequence[Any]) -> tuple[Any, Any, Any]:
-    stop, span = told
+def _asked(reply: Sequence[Any]) -> tuple[Any, Any, Any]:
+    stop, span = reply
     return stop, span, span
 
 

@@ -44,10 +44,10 @@ def _reshape_type(x: TensorType, shape: Any, *, new_shape: tuple[int, ...] | Non
 
 
 def _new_shape(shape: Any, new_shape: tuple[int, ...] | None) -> tuple[Any, ...]:
-    found = new_shape if shape is None else shape
-    if not isinstance(found, tuple):
-        raise TypeMismatch("reshape needs its new shape as a vector", found=found)
-    return found
+    shape_ = new_shape if shape is None else shape
+    if not isinstance(shape_, tuple):
+        raise TypeMismatch("reshape needs its new shape as a vector", found=shape_)
+    return shape_
 
 
 @tfl("EXPAND_DIMS", on_shapes=True, linear="joint", moves="renames")

@@ -135,10 +135,10 @@ def _split_v_by_data(x: Atom, size_splits: Atom, axis: Atom) -> tuple[TensorType
 
 
 def _lengths(size_splits: Atom) -> Any:
-    found = known_entries(size_splits) if size_splits.type.is_static else None
-    if found is None:
+    lengths = known_entries(size_splits) if size_splits.type.is_static else None
+    if lengths is None:
         raise TypeMismatch("a split into a number of parts that is open", found=str(size_splits.type))
-    return found
+    return lengths
 
 
 def _part_sizes(size: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -115,11 +115,11 @@ def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **opt
     masks = {"begin_mask": skipped[0] | whole, "end_mask": skipped[1] | whole, "offset": False}
     step = _bounds([1 if v is None else v for v in steps])
     taken = _with_elements(x, places[0], options)
-    (found,) = strided_slice.types_by_value([taken, *bounds, step], {**options, **masks})  # never by data once more
-    shape = list(found.shape)
+    (result,) = strided_slice.types_by_value([taken, *bounds, step], {**options, **masks})  # never by data once more
+    shape = list(result.shape)
     for i in computed:
         shape[_result_axis(i, len(shape), len(places[0]), options)] = fresh_size()
-    return TensorType(tuple(shape), found.dtype)
+    return TensorType(tuple(shape), result.dtype)
 
 
 def _with_elements(x: Atom, begins: list[Any], options: dict[str, Any]) -> Atom:

@@ -26,14 +26,14 @@ def abstract_types(body: Callable[..., Any], facts: Sequence[Any], params: Param
     try:
         return _evaluated(body, facts, params)
     except InconclusiveDimensionOperation:
-        named = _Named()
+        named = _NamedSizes()
         facts = [named.fact(fact) for fact in facts]
         if not named.sizes:
             raise
         return tuple(t.substitute(named.sizes) for t in _evaluated(body, facts, params))
 
 
-class _Named:
+class _NamedSizes:
     """Names for open sizes that are more than a symbol: `sizes` by name."""
 
     def __init__(self) -> None:

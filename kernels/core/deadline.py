@@ -58,10 +58,10 @@ class Deadline:
             )
 
     def asker(self, loop: str) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
-        """What a loop calls from time to time.
+        """Return the function that a loop calls from time to time.
 
-        It takes how many turns the loop has made since it last asked; it gives whether to stop, and how many turns to
-        make before asking again.
+        Its argument is the number of turns since the last call. It returns whether to stop, and the number of turns
+        before the next call.
         """
         last = [0.0]
 

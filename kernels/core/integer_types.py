@@ -56,8 +56,8 @@ class IntegerTypes:
 
     def quantization(self, operand: int) -> Quantization | None:
         """Of an operand; None where there is none, or it has no scale."""
-        found = self.inputs[operand]
-        return found.quantization if found is not None and is_quantized(found) else None
+        operand_type = self.inputs[operand]
+        return operand_type.quantization if operand_type is not None and is_quantized(operand_type) else None
 
     def dtypes(self, *operands: int) -> tuple[DType | None, ...]:
         """Of operands; None for one that is left out."""

@@ -28,22 +28,22 @@ class Parameters:
         own = tuple(inspect.signature(function).parameters.values())
         kinds = {p.name: _dataclass_of(p, function) for p in own}
         groups = {name: kind for name, kind in kinds.items() if kind is not None}
-        found: list[inspect.Parameter] = []
+        parameters: list[inspect.Parameter] = []
         for parameter in own:
             kind = groups.get(parameter.name)
-            found += [parameter] if kind is None else [_field(f, parameter.kind) for f in fields(kind)]
-        positional = tuple(p for p in found if p.kind is not p.KEYWORD_ONLY)
-        return cls(function, positional, {p.name: p for p in found if p.kind is p.KEYWORD_ONLY}, own, groups)
+            parameters += [parameter] if kind is None else [_field(f, parameter.kind) for f in fields(kind)]
+        positional = tuple(p for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        return cls(function, positional, {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}, own, groups)
 
     def call(self, operands: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """The function's result; a dataclass is made of what is given for its fields."""
         if not self.groups:
             return self.function(*operands, **keywords)
-        given = dict(zip((p.name for p in self.positional), operands, strict=False)) | dict(keywords)
+        arguments = dict(zip((p.name for p in self.positional), operands, strict=False)) | dict(keywords)
         for name, kind in self.groups.items():
-            given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind) if f.name in given})
-        first = [given.pop(p.name) for p in self.own if p.kind is p.POSITIONAL_ONLY]
-        return self.function(*first, **given)
+            arguments[name] = kind(**{f.name: arguments.pop(f.name) for f in fields(kind) if f.name in arguments})
+        first = [arguments.pop(p.name) for p in self.own if p.kind is p.POSITIONAL_ONLY]
+        return self.function(*first, **arguments)
 
 
 def _dataclass_of(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:

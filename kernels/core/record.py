@@ -65,8 +65,8 @@ def known_values(op: Op, inputs: Sequence[Atom | None], params: Params, count: i
         results = op.run(arrays, params, ())
     except (InconclusiveDimensionOperation, TypeError, ValueError, JfuseError):
         return nothing
-    found = [np.asarray(r) for r in results]
-    return [_tightened(f) for f in found]
+    outputs = [np.asarray(r) for r in results]
+    return [_tightened(f) for f in outputs]
 
 
 def _shape_operand(op: Op, index: int, atom: Atom | None) -> Any:

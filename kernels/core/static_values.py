@@ -75,7 +75,7 @@ def _nothing(shape: Sequence[int]) -> Any:
 
 
 def _packed(atom: Atom) -> list[Atom] | None:
-    """What PACK made a tensor of along its first axis, casts on the way; None where another op made it."""
+    """List the operands of the PACK that made a tensor along its first axis, through casts; None for other ops."""
     eqn = producer(atom)
     if eqn is None:
         return None

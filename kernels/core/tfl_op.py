@@ -251,15 +251,15 @@ class TflOp(Op):
                 if self.data_rule is None:
                     raise
                 on_atoms = self.data_rule
-        found = on_atoms(*inputs, **params)
-        return found if isinstance(found, tuple) else (found,)
+        types = on_atoms(*inputs, **params)
+        return types if isinstance(types, tuple) else (types,)
 
     def types_by_value(self, inputs: Sequence[Atom | None], params: Params) -> tuple[TensorType, ...]:
         """The result types by the body or the type rule, both of which get Static operands by value."""
         facts = tuple(self._fact(atom, self.operand_at(i)) for i, atom in enumerate(inputs))
         if self.type_rule is not None:
-            found = self.type_rule(*facts, **params)
-            return found if isinstance(found, tuple) else (found,)
+            types = self.type_rule(*facts, **params)
+            return types if isinstance(types, tuple) else (types,)
         key = (facts, tuple(params.items()))
         known = self._memo.get(key)
         if known is None:

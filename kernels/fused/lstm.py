@@ -151,14 +151,14 @@ def _cell_of(op: str, operands: tuple[Array | None, ...], options: dict[str, Any
 
 
 def _cell(op: str, weights: LstmOperands, norms: LayerNorms, options: LstmOptions) -> LstmCell:
-    given = _values(weights)
+    weight_values = _values(weights)
     return lstm_cell(
         op,
-        given[0:4],
-        given[4:8],
-        given[8:11],
-        given[11:15],
-        given[15:17],
+        weight_values[0:4],
+        weight_values[4:8],
+        weight_values[8:11],
+        weight_values[11:15],
+        weight_values[15:17],
         norms=_values(norms),
         activation=options.fused_activation_function,
         cell_clip=options.cell_clip,

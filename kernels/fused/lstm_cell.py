@@ -36,7 +36,7 @@ class LstmGate:
         return products if self.peephole is None else products + cell * self.peephole
 
     def close(self, total: Array) -> Array:
-        """What enters the nonlinearity: the total, after layer norm and bias where there is one."""
+        """Apply layer norm and bias, if there are any, to a gate's total before its nonlinearity."""
         if self.norm is None:
             return total
         centred = total - jnp.mean(total, -1, keepdims=True)

@@ -20,7 +20,7 @@ Step = Callable[[Any, Sequence[Array]], tuple[Any, Array]]
 """One step: the state and what enters the step -> the new state and the step's output."""
 
 Sums = Callable[[Sequence[Array], Array], Array]
-"""What enters a step, f[b,i] each, and h f[b,o] -> the sum of their products with the weights, f[b,c]."""
+"""The inputs of a step, f[b,i] each, and h f[b,o] -> the sum of their products with the weights, f[b,c]."""
 
 
 def product(x: Array, weights: Array) -> Array:

@@ -93,18 +93,18 @@ def batch_to_space_nd(x: Array, block_shape: Static, crops: Static, /) -> Array:
     order = (axes, *(a for i in range(axes) for a in (axes + 1 + i, i)), 2 * axes + 1)
     moved = xp.transpose(xp.reshape(x, (*block_shape, batch, *sizes, channels)), order)
     whole = [size * block for size, block in zip(sizes, block_shape, strict=True)]
-    kept = tuple(slice(before, size - after) for size, (before, after) in zip(whole, crops, strict=True))
-    return xp.reshape(moved, (batch, *whole, channels))[(slice(None), *kept)]
+    crop_slices = tuple(slice(before, size - after) for size, (before, after) in zip(whole, crops, strict=True))
+    return xp.reshape(moved, (batch, *whole, channels))[(slice(None), *crop_slices)]
 
 
 @batch_to_space_nd.types
 def _batch_to_space_nd_type(x: TensorType, block_shape: Any, crops: Any) -> TensorType:
     images, *sizes, channels = _blocks_operand(x, block_shape, crops)
     whole = [size * block for size, block in zip(sizes, block_shape, strict=True)]
-    kept = [size - before - after for size, (before, after) in zip(whole, crops, strict=True)]
-    if any(is_known(d) and d < 0 for d in kept):
+    sizes_left = [size - before - after for size, (before, after) in zip(whole, crops, strict=True)]
+    if any(is_known(d) and d < 0 for d in sizes_left):
         raise TypeMismatch("the crops are larger than the image", expected=f"{whole} at most", found=crops)
-    return TensorType((_divided(images, math.prod(block_shape)), *kept, channels), x.dtype)
+    return TensorType((_divided(images, math.prod(block_shape)), *sizes_left, channels), x.dtype)
 
 
 @batch_to_space_nd.types_by_data

@@ -28,21 +28,21 @@ _ABREAST = 16
 
 
 def _takes(types: IntegerTypes, options: Params) -> bool:
-    given = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
-    if len(given) < 3 or options["fused_activation_function"] not in CLAMPS:
+    quantized = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
+    if len(quantized) < 3 or options["fused_activation_function"] not in CLAMPS:
         return False
-    dtypes = {t.dtype for t in given}
-    return dtypes == {DType.i8} or (dtypes == {DType.i16} and not any(map(zero_point_of, given)))
+    dtypes = {t.dtype for t in quantized}
+    return dtypes == {DType.i8} or (dtypes == {DType.i16} and not any(map(zero_point_of, quantized)))
 
 
 def _takes_sum(types: IntegerTypes, options: Params) -> bool:
     if not _takes(types, options):
         return False
-    given = [t for t in (*types.inputs, *types.outputs) if t is not None]
-    if given[0].dtype is DType.i16 and options["pot_scale_int16"] and all(map(_is_power_of_two, given)):
+    tensors = [t for t in (*types.inputs, *types.outputs) if t is not None]
+    if tensors[0].dtype is DType.i16 and options["pot_scale_int16"] and all(map(_is_power_of_two, tensors)):
         return False  # which are added by shifts
     ratios = [types.scale(i) / types.output_scale() for i in (0, 1)]
-    if given[0].dtype is DType.i16:
+    if tensors[0].dtype is DType.i16:
         return bool(max(ratios) < _END_IN_16_BITS)
     return bool(min(ratios) >= _LEAST and max(ratios) < _END)  # other kernels wrap around, or round by place
 
@@ -129,8 +129,8 @@ def _mul(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_functio
 
 
 def _takes_squares(types: IntegerTypes, options: Params) -> bool:
-    given = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
-    return len(given) == 3 and {t.dtype for t in given} == {DType.i8}
+    quantized = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
+    return len(quantized) == 3 and {t.dtype for t in quantized} == {DType.i8}
 
 
 @squared_difference.quantized(_takes_squares)
@@ -174,8 +174,10 @@ def _sqrt(types: IntegerTypes, x: Array, /) -> Array:
 
 
 def _takes_one(types: IntegerTypes, options: Params) -> bool:
-    given = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
-    return len(given) == 2 and len({t.dtype for t in given}) == 1 and given[0].dtype in (DType.i8, DType.i16)
+    quantized = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
+    return (
+        len(quantized) == 2 and len({t.dtype for t in quantized}) == 1 and quantized[0].dtype in (DType.i8, DType.i16)
+    )
 
 
 @abs_.quantized(_takes_one)

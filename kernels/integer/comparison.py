@@ -16,8 +16,8 @@ _BITS = 8  # that are added before scales are multiplied in
 
 
 def _takes(types: IntegerTypes, options: Params) -> bool:
-    given = [t for t in types.inputs if t is not None and is_per_tensor(t) and t.dtype is DType.i8]
-    return len(given) == 2 and all(types.scale(i) < 1 for i in (0, 1))
+    quantized = [t for t in types.inputs if t is not None and is_per_tensor(t) and t.dtype is DType.i8]
+    return len(quantized) == 2 and all(types.scale(i) < 1 for i in (0, 1))
 
 
 def _declare(op: TflOp) -> None:

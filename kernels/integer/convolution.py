@@ -94,8 +94,8 @@ def _sums(x: Array, weights: Array, padding: str, strides: Sequence[int], dilati
 
     def in_floats(x: Array, dtype: Any) -> Array:
         filters = weights.astype(dtype)
-        found = convolved_as_product(x, filters, *shape)
-        return convolved(x, filters, *shape, 1, _IMAGES) if found is None else found
+        sums = convolved_as_product(x, filters, *shape)
+        return convolved(x, filters, *shape, 1, _IMAGES) if sums is None else sums
 
     return in_bytes_or_floats(x, in_bytes, in_floats, weights.size // outputs)
 
@@ -115,7 +115,7 @@ def _convolved_bytes(x: Array, weights: Array, padding: str, strides: Sequence[i
         filters = filters.reshape(outputs, window[0], 1, window[1] * inputs)
         strides, dilations = (strides[0], 1), (dilations[0], 1)
     more = ((0, 0), (0, 0), (0, 0), (0, -filters.shape[3] % _CHANNELS))
-    found: Array = lax.conv_general_dilated(
+    sums: Array = lax.conv_general_dilated(
         jnp.pad(x, more),
         jnp.asarray(np.transpose(np.pad(filters, more), (1, 2, 3, 0))),
         strides,
@@ -124,7 +124,7 @@ def _convolved_bytes(x: Array, weights: Array, padding: str, strides: Sequence[i
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         preferred_element_type=jnp.int32,
     )
-    return found
+    return sums
 
 
 def _depthwise_sums(x: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]) -> Array:
@@ -142,7 +142,7 @@ def _depthwise_sums(x: Array, weights: Array, padding: str, strides: Sequence[in
 def _under_windows(
     weights: Array, sizes: Sequence[Any], strides: Sequence[int], dilations: Sequence[int], padding: str
 ) -> Array:
-    """What each window's weights on the image add up to: zeros around it stand for no real zeros.
+    """Sum each window's weights that lie on the image: the padding around it holds no real zeros.
 
     weights: i32[o,kh,kw], sizes: of the image. -> i32[o] without padding, else i32[h',w',o]
     """

@@ -95,7 +95,7 @@ def _step(types: IntegerTypes, *operands: Array | None, **options: Any) -> tuple
 
 @dataclass(frozen=True)
 class _Gate:
-    """What a gate adds to what enters it.   by_h, by_c, norm: multipliers"""
+    """The constants of one gate.   by_h, by_c, norm: multipliers"""
 
     offset: np.ndarray
     by_h: Multiplier
@@ -129,14 +129,14 @@ class _Cell:
         return h.reshape(np.shape(self._given[_H])), c.reshape(np.shape(self._given[_C]))
 
     def entering(self, x: Array) -> dict[int, Array]:
-        """What enters each gate by the input, of all steps.   x: i8[...,i] -> i16[...,c]"""
-        types, found = self._types, {}
+        """Compute the input's part of each gate's sum, at all steps.   x: i8[...,i] -> i16[...,c]"""
+        types, sums = self._types, {}
         for gate, total in self._products(x, 1).items():
             offset = -types.zero_point(0) * self._given[1 + gate].astype(np.int32).sum(1, dtype=np.int32)
             offset = offset if self._is_normed else offset + self._given[12 + gate]
             scale = np.float32(types.scale(1 + gate) * types.scale(0)) / self._gate_scale(gate)
-            found[gate] = _in_16_bits(multiplied(total + offset, Multiplier.of(scale))).astype(np.int16)
-        return found
+            sums[gate] = _in_16_bits(multiplied(total + offset, Multiplier.of(scale))).astype(np.int16)
+        return sums
 
     def step(self, state: tuple[Array, Array], entering: dict[int, Array]) -> tuple[tuple[Array, Array], Array]:
         """The states after one step, and its output.   i8[b,o], i16[b,c]"""
@@ -148,9 +148,9 @@ class _Cell:
             taken = 32767 - forget
         else:
             taken = _looked_up(self._total(_INPUT, entering, by_h, c), "logistic", _GATE_BITS)
-        kept = shifted_right(forget * c.astype(np.int32), 15)
+        remembered = shifted_right(forget * c.astype(np.int32), 15)
         added = shifted_right(taken * update, 30 + self._whole - 15)
-        c = _in_16_bits(kept + added)
+        c = _in_16_bits(remembered + added)
         clip = self._quantized_clip("cell_clip", self._types.scale(_C), 32767)
         c = (jnp.clip(c, -clip, clip) if clip > 0 else c).astype(np.int16)
         opened = _looked_up(self._total(_OUTPUT, entering, by_h, c), "logistic", _GATE_BITS)
@@ -164,7 +164,7 @@ class _Cell:
         return dict(zip(self._gates, parts, strict=True))
 
     def _total(self, gate: int, entering: dict[int, Array], by_h: dict[int, Array], c: Array | None) -> Array:
-        """What enters a nonlinearity: i64[b,c] of 16 bits."""
+        """Compute the sum that enters a nonlinearity: i64[b,c] of 16 bits."""
         of = self._gates[gate]
         total = _in_16_bits(multiplied(by_h[gate] + of.offset, of.by_h) + entering[gate])
         if of.peephole is not None and of.by_c is not None and c is not None:
@@ -216,20 +216,23 @@ class _Cell:
         return scale_of(self._types.intermediates[gate]) if self._is_normed else np.float32(2.0**-12)
 
     def _gate(self, gate: int) -> _Gate:
-        types, given, scale = self._types, self._given, self._gate_scale(gate)
-        offset = -types.zero_point(_H) * given[5 + gate].astype(np.int32).sum(1, dtype=np.int32)
+        types, tensors, scale = self._types, self._given, self._gate_scale(gate)
+        offset = -types.zero_point(_H) * tensors[5 + gate].astype(np.int32).sum(1, dtype=np.int32)
         by_h = Multiplier.of(np.float32(types.scale(5 + gate) * types.scale(_H)) / scale)
-        found: dict[str, Any] = {}
+        constants: dict[str, Any] = {}
         at = {_INPUT: 9, _FORGET: 10, _OUTPUT: 11}.get(gate)
-        if at is not None and given[at] is not None:
+        if at is not None and tensors[at] is not None:
             power = 2.0 ** (self._whole - 15)
             product = np.float32(np.float64(power * float(types.scale(at))) / float(scale))
-            found = {"peephole": given[at].astype(np.int64), "by_c": Multiplier.of(product)}
+            constants = {"peephole": tensors[at].astype(np.int64), "by_c": Multiplier.of(product)}
         if self._is_normed:
             norm = types.scale(20 + gate)
-            found |= {"coefficients": given[20 + gate].astype(np.int64), "bias": given[12 + gate].astype(np.int64)}
-            found |= {"norm": Multiplier.of(norm), "least_variance": max(1, int(np.float32(10000) * norm))}
-        return _Gate(offset, by_h, **found)
+            constants |= {
+                "coefficients": tensors[20 + gate].astype(np.int64),
+                "bias": tensors[12 + gate].astype(np.int64),
+            }
+            constants |= {"norm": Multiplier.of(norm), "least_variance": max(1, int(np.float32(10000) * norm))}
+        return _Gate(offset, by_h, **constants)
 
 
 def _looked_up(x: Array, function: Literal["logistic", "tanh"], whole: int) -> Array:

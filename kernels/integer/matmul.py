@@ -78,11 +78,13 @@ def _fully_connected(
 
 
 def _takes_batch(types: IntegerTypes, options: Params) -> bool:
-    given = (*types.inputs, *types.outputs)
-    if not all(map(is_per_tensor, given)):
+    tensors = (*types.inputs, *types.outputs)
+    if not all(map(is_per_tensor, tensors)):
         return False
-    dtypes = {t.dtype for t in given if t is not None}
-    return dtypes == {DType.i8} or (dtypes == {DType.i16} and not any(zero_point_of(t) for t in given if t is not None))
+    dtypes = {t.dtype for t in tensors if t is not None}
+    return dtypes == {DType.i8} or (
+        dtypes == {DType.i16} and not any(zero_point_of(t) for t in tensors if t is not None)
+    )
 
 
 @batch_matmul.quantized(_takes_batch)

@@ -50,15 +50,15 @@ class MicroCell:
         return h, c
 
     def entering(self, x: Array) -> dict[int, Array]:
-        """What enters each gate by the input, of all steps.   x: i8[...,i] or i16[...,i] -> i64[...,o] of 16 bits"""
+        """Compute the input's part of each gate's sum, at all steps.   x: i8[...,i] or i16[...,i] -> i64[...,o]"""
         return {gate: self._product(x, 0, 1 + gate, self._given[_BIAS + gate]) for gate in _GATES}
 
     def step(self, state: tuple[Array, Array], entering: dict[int, Array]) -> tuple[tuple[Array, Array], Array]:
         """The states after one step, and its output."""
         h, c = state
         forget, taken, update = (self._gate(gate, h, entering) for gate in (_FORGET, _INPUT, _CELL))
-        kept = _in_16_bits(multiplied(wide(forget) * wide(c), self._kept))
-        c = _in_16_bits(kept + _in_16_bits(multiplied(wide(taken) * wide(update), self._added)))
+        remembered = _in_16_bits(multiplied(wide(forget) * wide(c), self._kept))
+        c = _in_16_bits(remembered + _in_16_bits(multiplied(wide(taken) * wide(update), self._added)))
         c = (jnp.clip(c, -self._clip, self._clip) if self._clip > 0 else c).astype(np.int16)
         opened = self._gate(_OUTPUT, h, entering)
         steps = multiplied(wide(opened) * wide(of_words(c, self._tanh)), self._given_out)

@@ -17,9 +17,11 @@ from jfuse.kernels.math.reduce import reduce_max, reduce_min
 
 def takes_same_scale(types: IntegerTypes, options: Params) -> bool:
     """Whether all quantized operands and results have one scale and zero point."""
-    found = [t for t in (*types.inputs, *types.outputs) if t is not None and is_quantized(t)]
-    scales = {(t.dtype, t.quantization.scale, t.quantization.zero_point) for t in found if t.quantization is not None}
-    return len(scales) == 1 and all(map(is_per_tensor, found)) and all(map(is_quantized, types.outputs))
+    quantized = [t for t in (*types.inputs, *types.outputs) if t is not None and is_quantized(t)]
+    scales = {
+        (t.dtype, t.quantization.scale, t.quantization.zero_point) for t in quantized if t.quantization is not None
+    }
+    return len(scales) == 1 and all(map(is_per_tensor, quantized)) and all(map(is_quantized, types.outputs))
 
 
 def _declare(op: TflOp) -> None:

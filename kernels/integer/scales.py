@@ -42,16 +42,16 @@ def _dequantize(types: IntegerTypes, x: Array, /) -> Array:
 
 
 def _takes_quantize(types: IntegerTypes, options: Params) -> bool:
-    (found,), wanted = types.dtypes(0), types.outputs[0]
+    (dtype_,), wanted = types.dtypes(0), types.outputs[0]
     if not is_per_tensor(wanted) or wanted.dtype not in (DType.i8, DType.u8, DType.i16):
         return False
-    if found is DType.f32:
+    if dtype_ is DType.f32:
         return True
-    if not is_per_tensor(types.inputs[0]) or found not in (DType.i8, DType.i16, DType.u8):
+    if not is_per_tensor(types.inputs[0]) or dtype_ not in (DType.i8, DType.i16, DType.u8):
         return False
-    if found is wanted.dtype and found is not DType.i16:
+    if dtype_ is wanted.dtype and dtype_ is not DType.i16:
         return _on_xnnpack(types) or types.rounding == "tflm" or _is_small(types)
-    return DType.i16 in (found, wanted.dtype) or bool(_ratio(types) == 1)  # other kernels round by place
+    return DType.i16 in (dtype_, wanted.dtype) or bool(_ratio(types) == 1)  # other kernels round by place
 
 
 def _on_xnnpack(types: IntegerTypes) -> bool:

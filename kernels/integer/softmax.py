@@ -43,14 +43,14 @@ def _in_floats(types: IntegerTypes, below: Array, beta: float) -> Array:
     """Exponentials from a table, added up one by one.   Source: tflite/kernels/internal/optimized/optimized_ops.h"""
     step = np.float32(-types.scale(0) * np.float32(beta))
     table = np.exp((step * np.arange(256).astype(np.float32)).astype(np.float64)).astype(np.float32)
-    found = jnp.take(jnp.asarray(table), below, mode="clip")
+    exponentials = jnp.take(jnp.asarray(table), below, mode="clip")
 
     def add(total: Array, one: Array) -> tuple[Array, None]:
         return total + one, None
 
-    total, _ = jax.lax.scan(add, jnp.zeros(found.shape[:-1], np.float32), jnp.moveaxis(found, -1, 0))
+    total, _ = jax.lax.scan(add, jnp.zeros(exponentials.shape[:-1], np.float32), jnp.moveaxis(exponentials, -1, 0))
     inverse = np.float32(1) / (total * types.output_scale())
-    return finished(half_away_from_zero(found * inverse[..., None]), types.outputs[0])
+    return finished(half_away_from_zero(exponentials * inverse[..., None]), types.outputs[0])
 
 
 def _in_fixed_point(types: IntegerTypes, below: Array, beta: float) -> Array:
@@ -63,9 +63,9 @@ def _in_fixed_point(types: IntegerTypes, below: Array, beta: float) -> Array:
     counts = entering <= radius
     exponentials = np.asarray(_FIXED.exp_of_negative(high_mul(-entering << left, scale.mantissa), _WHOLE))
     terms = np.where(counts, shifted_right(exponentials, _SUM_BITS), 0)
-    found, inside, term = (jnp.take(jnp.asarray(t), below, mode="clip") for t in (exponentials, counts, terms))
+    exponential, inside, term = (jnp.take(jnp.asarray(t), below, mode="clip") for t in (exponentials, counts, terms))
     total = term.sum(-1, keepdims=True)
     head = wide(jax.lax.clz(total.astype(np.int32)))
     reciprocal = _FIXED.one_over_one_plus((total << head) - (1 << 31))
-    quotient = shifted_right(high_mul(reciprocal, found), _SUM_BITS - head + 31 - 8)
+    quotient = shifted_right(high_mul(reciprocal, exponential), _SUM_BITS - head + 31 - 8)
     return jnp.where(inside, jnp.clip(quotient - 128, -128, 127), -128).astype(np.int8)

@@ -23,14 +23,14 @@ Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 def is_of_bytes(types: IntegerTypes, options: Params | None = None) -> bool:
     """Whether the first operand and the result are i8 with one scale each."""
-    given = (types.inputs[0], types.outputs[0])
-    return all(is_per_tensor(t) and t is not None and t.dtype is DType.i8 for t in given)
+    ends = (types.inputs[0], types.outputs[0])
+    return all(is_per_tensor(t) and t is not None and t.dtype is DType.i8 for t in ends)
 
 
 def is_of_bytes_or_words(types: IntegerTypes, options: Params | None = None) -> bool:
     """Whether the first operand and the result are both i8, or both i16 about 0, with one scale each."""
-    given = (types.inputs[0], types.outputs[0])
-    words = all(is_per_tensor(t) and t is not None and t.dtype is DType.i16 and not zero_point_of(t) for t in given)
+    ends = (types.inputs[0], types.outputs[0])
+    words = all(is_per_tensor(t) and t is not None and t.dtype is DType.i16 and not zero_point_of(t) for t in ends)
     return words or is_of_bytes(types)
 
 

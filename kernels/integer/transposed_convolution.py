@@ -56,7 +56,9 @@ def _transpose_conv(
     image = jnp.asarray(x).astype(dtype) - dtype(types.zero_point(_X))
     strides = (options["stride_h"], options["stride_w"])
     layout = ("NHWC", "OHWI", "NHWC")
-    found = transpose_convolved(image, weights.astype(dtype), output_shape, options["padding"], strides, (1, 1), layout)
-    total = found.astype(np.int64 if is_wide else np.int32)
+    convolved = transpose_convolved(
+        image, weights.astype(dtype), output_shape, options["padding"], strides, (1, 1), layout
+    )
+    total = convolved.astype(np.int64 if is_wide else np.int32)
     total = total if bias is None else total + bias
     return finished(rescaled(types, total, _X), types.outputs[0], options["fused_activation_function"])

@@ -46,5 +46,5 @@ def bitcast(x: Array, /, *, out_data_type: DType) -> Array:
     if wanted.itemsize == x.dtype.itemsize:
         return x.view(wanted)
     last = x if wanted.itemsize > x.dtype.itemsize else x[..., None]
-    found = np.ascontiguousarray(last).view(wanted)
-    return found[..., 0] if wanted.itemsize > x.dtype.itemsize else found
+    values = np.ascontiguousarray(last).view(wanted)
+    return values[..., 0] if wanted.itemsize > x.dtype.itemsize else values

@@ -61,8 +61,8 @@ def unsorted_segments(
         shape = (_count(num_segments), *data.shape[1:])
         if namespace(data, segment_ids) is np:
             result = np.full(shape, empty(data.dtype), data.dtype)
-            kept = segment_ids >= 0
-            getattr(np, function).at(result, segment_ids[kept], data[kept])
+            is_segment = segment_ids >= 0
+            getattr(np, function).at(result, segment_ids[is_segment], data[is_segment])
             return result
         start = jnp.full(shape, empty(data.dtype), data.dtype)
         places = jnp.where(segment_ids < 0, _NOWHERE, segment_ids)

@@ -128,9 +128,9 @@ def skip_gram(x: Array, /, *, ngram_size: int, max_skip_size: int, include_all_n
             yield chosen
 
     grams = [b" ".join(words[i] for i in run) for run in runs(())] if len(words) >= ngram_size else []
-    found = np.empty(len(grams), object)
-    found[:] = grams
-    return found
+    texts = np.empty(len(grams), object)
+    texts[:] = grams
+    return texts
 
 
 @skip_gram.types
@@ -141,10 +141,10 @@ def _skip_gram_type(x: TensorType, *, ngram_size: int, max_skip_size: int, inclu
 
 def _words(text: bytes) -> list[bytes]:
     """The words of a text, as the kernel finds them: a space in front belongs to the first one."""
-    found, start = [], 0
+    words, start = [], 0
     for place in range(1, len(text)):
         if text[place : place + 1].isspace():
             if place > start and not text[start : start + 1].isspace():
-                found.append(text[start:place])
+                words.append(text[start:place])
             start = place + 1
-    return [*found, text[start:]] if len(text) > start else found
+    return [*words, text[start:]] if len(text) > start else words

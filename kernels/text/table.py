@@ -23,9 +23,9 @@ def hashtable_find(keys: Array, values: Array, x: Array, default: Array, /) -> A
     """
     table = dict(zip(keys.tolist(), values.tolist(), strict=True))
     otherwise = np.ravel(default)[0]
-    found = np.empty(x.size, values.dtype)
-    found[:] = [table.get(key, otherwise) for key in x.ravel().tolist()]
-    return found.reshape(x.shape)
+    rows = np.empty(x.size, values.dtype)
+    rows[:] = [table.get(key, otherwise) for key in x.ravel().tolist()]
+    return rows.reshape(x.shape)
 
 
 @hashtable_find.types

@@ -70,5 +70,5 @@ def integer_products(rows: Array, weights: Array) -> Array:
 def byte_products(rows: Array, weights: Array) -> Array:
     """As `integer_products`, in bytes."""
     over = (((rows.ndim - 1,), (1,)), ((), ()))
-    found: jax.Array = lax.dot_general(rows, jnp.asarray(weights), over, preferred_element_type=jnp.int32)
-    return found
+    products: jax.Array = lax.dot_general(rows, jnp.asarray(weights), over, preferred_element_type=jnp.int32)
+    return products

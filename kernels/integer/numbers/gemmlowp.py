@@ -80,11 +80,11 @@ class FixedPoint:
         total = x + self._most
         half = (total + 1) >> 1  # neither term is negative
         one = 1 << (self._bits - 3)
-        found = self._wrapped(self._constant(1515870810) + self._mul(half, self._constant(-1010580540)))
+        quotient = self._wrapped(self._constant(1515870810) + self._mul(half, self._constant(-1010580540)))
         for _ in range(3):
-            error = self._wrapped(one - self._mul(half, found))
-            found = self._wrapped(found + saturating_shift(self._mul(found, error), 2, self._bits))
-        return found
+            error = self._wrapped(one - self._mul(half, quotient))
+            quotient = self._wrapped(quotient + saturating_shift(self._mul(quotient, error), 2, self._bits))
+        return quotient
 
     def _exp_near_zero(self, x: Array) -> Array:
         """exp(x) on [-1/4, 0)."""
@@ -101,8 +101,8 @@ class FixedPoint:
     def _mul(self, x: Array, y: Array) -> Array:
         return high_mul(x, y, self._bits)
 
-    def _rescaled(self, x: Array, found: int, wanted: int) -> Array:
-        return saturating_shift(x, found - wanted, self._bits)
+    def _rescaled(self, x: Array, bits_before: int, wanted: int) -> Array:
+        return saturating_shift(x, bits_before - wanted, self._bits)
 
     def _constant(self, value: int) -> int:
         return value if self._bits == 32 else (value + (1 << 15) - (value < 0)) >> 16

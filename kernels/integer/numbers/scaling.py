@@ -54,16 +54,16 @@ def product_scales(types: IntegerTypes, x: int, weights: int) -> np.ndarray:
     of = types.quantization(weights)
     assert of is not None, "quantized weights"
     scales = np.array(of.scale, np.float32).astype(np.float64)
-    found = np.float64(types.scale(x)) * scales / np.float64(types.output_scale())
-    return found[0] if len(scales) == 1 else found
+    multipliers = np.float64(types.scale(x)) * scales / np.float64(types.output_scale())
+    return multipliers[0] if len(scales) == 1 else multipliers
 
 
 def float_scales(types: IntegerTypes, x: int, weights: int) -> np.ndarray:
     """As `product_scales`, in f32 throughout.   Source: XNNPACK/src/operators/convolution-nhwc.c"""
     of = types.quantization(weights)
     assert of is not None, "quantized weights"
-    found = types.scale(x) * np.array(of.scale, np.float32) / types.output_scale()
-    return found[0] if len(found) == 1 else found
+    scales = types.scale(x) * np.array(of.scale, np.float32) / types.output_scale()
+    return scales[0] if len(scales) == 1 else scales
 
 
 def to_nearest_even(x: Array) -> Array:

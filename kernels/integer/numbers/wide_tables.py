@@ -36,8 +36,8 @@ def interpolated_logistic(scale: np.float32) -> np.ndarray:
     place = np.minimum(size >> 9, 254)
     between = (_sigmoid()[place] << 9) + (size & 511) * (_sigmoid()[place + 1] - _sigmoid()[place])
     between = np.where(size >> 9 >= 255, 0x7FFF << 10, between)
-    found: np.ndarray = np.where(negative, (1 << 25) - between + 511, between + 512) >> 10
-    return found.astype(np.int16)
+    values: np.ndarray = np.where(negative, (1 << 25) - between + 511, between + 512) >> 10
+    return values.astype(np.int16)
 
 
 def tanh_of(types: IntegerTypes) -> np.ndarray:
@@ -56,8 +56,8 @@ def interpolated_tanh(scale: np.float32) -> np.ndarray:
     place = np.minimum(size >> 8, 254)
     between = (_sigmoid()[place] << 8) + (size & 255) * (_sigmoid()[place + 1] - _sigmoid()[place])
     between = np.where(size >> 8 >= 255, 0xFFFF << 8, between)
-    found: np.ndarray = np.where(negative, (1 << 23) - between + 127, between - (1 << 23) + 128) >> 8
-    return found.astype(np.int16)
+    values: np.ndarray = np.where(negative, (1 << 23) - between + 127, between - (1 << 23) + 128) >> 8
+    return values.astype(np.int16)
 
 
 @cache
@@ -68,9 +68,9 @@ def _sigmoid() -> np.ndarray:
     """
     y = 1 / (1 + np.exp(-np.arange(256) / 24))
     below = y * (1 - y) * (2 * y - 1) / 24**2 / 8
-    found: np.ndarray = np.floor(65536 * (y + below / 2) + 0.5).astype(np.int64)
-    found[-1] = 65535
-    return found
+    table: np.ndarray = np.floor(65536 * (y + below / 2) + 0.5).astype(np.int64)
+    table[-1] = 65535
+    return table
 
 
 def power_near(scale: np.float32) -> int | None:
@@ -107,14 +107,14 @@ def softmax_of_words(types: IntegerTypes, x: Array, beta: float) -> Array:
     scale = Multiplier.of(float(types.scale(0)) * float(np.float32(beta)) / (10.0 / 65535.0))
     below = multiplied(x - x.max(-1, keepdims=True), scale) + 32767
     real = np.float32 if types.rounding == "tflm" else np.float64
-    found = _interpolated(_coarse(np.exp, -10.0, 0.0, real), jnp.clip(below, -32768, 32767))
-    total = found.sum(-1, keepdims=True)
+    exponentials = _interpolated(_coarse(np.exp, -10.0, 0.0, real), jnp.clip(below, -32768, 32767))
+    total = exponentials.sum(-1, keepdims=True)
     head = wide(jax.lax.clz(total.astype(np.int32)))
     sum_ = ((total << (head - 1)) + (1 << 13)) >> 14
     table = _coarse(_over_one_plus, 0.0, 1.0, real)
     reciprocal = _interpolated(table, jnp.clip(sum_ - (1 << 16) - (1 << 15), -32768, 32767))
     right = 31 - head
-    return jnp.clip((found * reciprocal + ((1 << right) >> 1)) >> right, 0, 32767).astype(np.int16)
+    return jnp.clip((exponentials * reciprocal + ((1 << right) >> 1)) >> right, 0, 32767).astype(np.int16)
 
 
 def _over_one_plus(x: np.ndarray) -> np.ndarray:
@@ -139,13 +139,13 @@ def _coarse(
     samples = round_(scaled(at))
     middle = round_(scaled(at + step / 2))
     error = round_((scaled(at + step) + samples.astype(real)) / real(2)) - middle
-    found = np.append(samples - round_(error / 2), half_away(float(scaled(np.array(greatest)))))
-    clipped: np.ndarray = np.clip(found, -32768, 32767)
+    entries = np.append(samples - round_(error / 2), half_away(float(scaled(np.array(greatest)))))
+    clipped: np.ndarray = np.clip(entries, -32768, 32767)
     return clipped.astype(np.int32)
 
 
 def _interpolated(table: np.ndarray, x: Array) -> Array:
-    """What lies between the entries of a coarse table, of numbers of 16 bits.   x: i64[...] -> i64[...]"""
+    """Interpolate between the entries of a coarse table, of 16-bit numbers.   x: i64[...] -> i64[...]"""
     place = 256 + (x >> 7)
     low, high = (wide(jnp.take(jnp.asarray(table), place + i, mode="clip")) for i in (0, 1))
     return low + (((high - low) * (x & 127) + 64) >> 7)
