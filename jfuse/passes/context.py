@@ -46,17 +46,17 @@ class SubPasses:
 
 
 OnStage: TypeAlias = Callable[[str], None]
-"""Is told the name of each stage of a conversion as it starts."""
+"""Called with the name of each stage of a conversion as it starts."""
 Calibrate: TypeAlias = Callable[
     [Program, Sequence[Observed], Sequence[Observed], Mapping[Observed, Moments]], Statistics
 ]
-"""Runs a program on representative data: what is to be watched, of which of that histograms are needed, and what is
-to be summed of the operands of products."""
+"""Calibrates a program on representative data: the values to watch, those of them that need histograms, and the
+moments of products' operands."""
 
 
 @dataclass
 class Context:
-    """Rules, options and report of one conversion. `on_stage` is told the name of each stage as it starts.
+    """Rules, options and report of one conversion. `on_stage` is called with the name of each stage as it starts.
 
     target: what the file is for. variables: the names of the source's variables, which are paths of layers.
     sub: what passes run on parts of a graph.

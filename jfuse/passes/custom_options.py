@@ -1,4 +1,4 @@
-"""The options that the user gives for a custom operator, as bytes."""
+"""Encodes the user's options for a custom operator as bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes of one's own: `@jfuse.rewrites`, and what is checked and compared after they ran."""
+"""Users' own passes: `@jfuse.rewrites`, and the checks and comparisons after they ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes in their order, with the reason of each place, and the runner. Order is decided nowhere else."""
+"""The passes in their order, with the reason for each position, and the runner. Order is decided nowhere else."""
 
 from __future__ import annotations
 

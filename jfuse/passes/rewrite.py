@@ -174,7 +174,7 @@ def inline(graph: Graph, args: Sequence[Atom]) -> tuple[Atom, ...]:
 
 
 def opened(graph: Graph) -> Graph:
-    """The graph with the bodies of marked functions in their place, but for those that stand for one known function."""
+    """Inline the bodies of marked functions, except for those that are one known function."""
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         marked = eqn.op is composite and eqn.params["name"] not in EXACT

@@ -83,7 +83,7 @@ def _fuse(graph: Graph, ctx: Context, enclosure: _Enclosure) -> Graph:
 
 
 class _SizesFound(Exception):
-    """A replacement is proven that knows sizes of which the composite has names only: they are put in first."""
+    """Raised by a proven replacement that knows sizes for which the composite has names only; they are put in first."""
 
     def __init__(self, sizes: Mapping[str, Dim]) -> None:
         super().__init__()
@@ -333,7 +333,7 @@ def _constants(eqn: Eqn) -> list[np.ndarray | None]:
 def _proved_unrounded(
     eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, returned: Sequence[int], masks: Masks
 ) -> Proof:
-    """The proof of what a rule makes in f64, of which the replacement must be the rounded form."""
+    """Prove the rule's replacement in f64. The replacement for the file must be its rounded form."""
     wide = widened(eqn)
     try:
         exact, _ = recorded(wide, rule, is_read, masks)

@@ -36,7 +36,7 @@ def lost_sizes(eqn: Eqn, replacement: Graph, returned: Sequence[int]) -> Mapping
 
 
 def _lost(ours_shape: Shape, declared: Shape, eqn: Eqn) -> Iterator[tuple[str, Dim]]:
-    """The sizes that the composite takes for data's, while the replacement has them of its operands."""
+    """Yield the sizes that data decides in the composite, but operands in the replacement."""
     known = symbols_in(tuple(a.type.shape for a in eqn.inputs if a is not None))
     for ours, theirs in zip(ours_shape, declared, strict=True):
         if symbols_of(theirs) == {str(theirs)} and not symbols_of(theirs) & known and symbols_of(ours) <= known:
@@ -44,7 +44,7 @@ def _lost(ours_shape: Shape, declared: Shape, eqn: Eqn) -> Iterator[tuple[str, D
 
 
 def _by_data(ours_shape: Shape, declared: Shape, eqn: Eqn) -> Iterator[tuple[str, Dim]]:
-    """The sizes that are a name of which no operand knows, in the replacement as in the composite."""
+    """Yield the sizes that have a name without an operand, in the replacement and in the composite."""
     known = symbols_in(tuple(a.type.shape for a in eqn.inputs if a is not None))
     for ours, theirs in zip(ours_shape, declared, strict=True):
         if symbols_of(ours) == {str(ours)} and not symbols_of(ours) & known and symbols_of(theirs) - known:

@@ -20,7 +20,7 @@ from jfuse.lowering.recover.algebra.forms import Dependence
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
 Read = Callable[[Eqn], Sequence[Any] | None]
-"""From a scan the results of what stands for it, recorded in the active trace; None where it is no recurrence."""
+"""Records the replacement of a scan in the active trace, and returns its results; None where it is no recurrence."""
 
 _MOST_STATES = 2  # of one cell
 _MOST = 12  # inputs and results that may be states
@@ -156,7 +156,7 @@ def _results(body: Graph) -> list[Var]:
 
 
 def _without(eqn: Eqn, replaced: Sequence[Var]) -> Eqn:
-    """The equation with other Vars for results that something else stands for now."""
+    """Give the equation new variables for results that are replaced."""
     if not any(out in replaced for out in eqn.outputs):
         return eqn
     return replace(eqn, outputs=tuple(Var(o.type) if o in replaced else o for o in eqn.outputs))

@@ -1,1 +1,1 @@
-"""Gates: what must hold of a program before it becomes a file, and the errors where it does not."""
+"""Gates: conditions on a program before it becomes a file, and the errors where they fail."""

@@ -1,4 +1,4 @@
-"""The gates before the file: whatever TFLite's builtins cannot say is reported, all of it in one message."""
+"""The gates before the file: reports everything that TFLite's builtins cannot express, in one message."""
 
 from __future__ import annotations
 

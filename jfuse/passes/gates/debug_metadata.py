@@ -1,4 +1,4 @@
-"""The debug metadata of a file that was read: what it tells of is about to be rewritten."""
+"""Drops the debug metadata of a file that was read: the passes would make it stale."""
 
 from __future__ import annotations
 

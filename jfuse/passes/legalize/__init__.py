@@ -1,1 +1,1 @@
-"""Legalization: what the runtime has no kernel for, spelled in what it has kernels for."""
+"""Legalization: spells operators without a kernel in operators that the runtime has kernels for."""

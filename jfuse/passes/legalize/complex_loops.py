@@ -20,12 +20,12 @@ Pair = tuple[Array, Array]
 
 
 def is_loop(eqn: Eqn) -> bool:
-    """Whether an equation is a loop into which complex numbers go, or out of which they come."""
+    """Whether an equation is a loop with complex operands or results."""
     return eqn.op in (scan, while_) and any(_is_complex(a) for a in (*eqn.inputs, *eqn.outputs))
 
 
 def carried_by_parts(eqn: Eqn, inside: Callable[[Graph], Graph], pair: Callable[[Atom], Pair]) -> Sequence[Array]:
-    """The results of a loop in which two f32 values stand for each complex one; TFLite stacks no complex numbers.
+    """Record the loop with two f32 values for each complex one; TFLite stacks no complex numbers. Return its results.
 
     inside: what becomes of each body, where complex numbers are made of the parts that go in.
     pair: the parts of an operand.
@@ -46,7 +46,7 @@ def _is_complex(atom: Atom | None) -> bool:
 
 
 def _width(atoms: Sequence[Atom]) -> int:
-    """The number of values that stand for these."""
+    """The number of values that represent these."""
     return sum(1 + _is_complex(a) for a in atoms)
 
 

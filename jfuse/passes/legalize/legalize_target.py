@@ -24,7 +24,7 @@ _ROUNDS = 4  # of spellings that need others in turn
 def legalize_target(graph: Graph, ctx: Context) -> Graph:
     """Spell, in bodies too, the operators that the target does not take, or would run on its CPU.
 
-    An operator without a spelling that the target takes stays: the gate after this pass tells of it.
+    An operator without a spelling that the target takes stays, and the gate after this pass reports it.
     """
     for _ in range(_ROUNDS):
         changed = _legalized(graph, ctx.target, ctx.recipe)
@@ -47,8 +47,9 @@ def _legalized(graph: Graph, target: Target, recipe: Recipe | None) -> Graph:
 def _spelling_for(eqn: Eqn, target: Target, recipe: Recipe | None) -> Spelling | None:
     """The spelling that the target takes best.
 
-    First one of which it takes every operator; where the equation itself does not run, one that does, if only on the
-    CPU, or one whose operators have spellings in turn. Where the recipe wants integers, what computes in them is first.
+    The first spelling whose operators all run there, and not on its CPU. Where the equation itself does not run: one
+    that runs, if only on the CPU, or one whose operators have spellings in turn. If the recipe asks for integers,
+    integer spellings come first.
     """
     rule = None if recipe is None else recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
     in_integers = rule is not None and rule.mode == "integer"

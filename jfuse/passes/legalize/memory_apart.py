@@ -1,4 +1,4 @@
-"""Values that LiteRT would overwrite before they are read get memory that nothing else shares.
+"""Gives values that LiteRT would overwrite before they are read memory of their own.
 
 A RESHAPE shares its operand's memory, and an ADD writes its result over an operand that nothing else reads. LiteRT's
 arena planner looks for other readers of that operand, and of the value in whose memory all of them began, but not of

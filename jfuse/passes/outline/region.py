@@ -1,4 +1,4 @@
-"""A part of a graph that computes one value from others, and what a part may stand for."""
+"""A part of a graph that computes one value from others, and the functions that it may be."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Function: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Meaning:
-    """A function that accelerators know by a name, and what of a graph may be this function.
+    """A function that accelerators know by name, and the part of a graph that may compute it.
 
-    name, attributes: as the runtime's compilers read them. function: what the name stands for, written in ops.
-    inputs: what the part reads. output: what it computes.
-    spelled: called with a function of the operands and the inputs; the output by that function and by moves.
+    name, attributes: as the runtime's compilers read them. function: its definition, written in ops.
+    inputs: the values that the part reads. output: its result.
+    spelled: called with a function of the operands and the inputs; computes the output by that function and by moves.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Constants in integers or f16: their scales, and the numbers that stand for theirs."""
+"""Constants in integers or f16: their scales, and their quantized numbers."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _MOST_MULTIPLIER = 2.0**7
 """How many steps of a result the step of a product may be. XNNPACK refuses 2^8, and the kernels of 16 bits shift by 7
 at most (MultiplyByQuantizedMultiplier of int64_t)."""
 _FARTHEST = 1e30
-"""Numbers beyond it stand for infinity, as what pads the windows of a maximum: a range does not reach that far."""
+"""Numbers beyond it mean infinity, such as the padding of a maximum's windows. A range does not reach that far."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def _fixed(eqn: Eqn, rule: QuantizeRule) -> Fixed | None:
 
 
 def within_reach(low: float, high: float) -> tuple[float, float]:
-    """A range without what stands for infinity."""
+    """A range without numbers that mean infinity."""
     return (low if low > -_FARTHEST else 0.0), (high if high < _FARTHEST else 0.0)
 
 

@@ -307,7 +307,7 @@ def _may_stay_float(eqn: Eqn) -> bool:
 
 
 def made_integers(graph: Graph) -> frozenset[Var]:
-    """The floats of which CAST makes integers, if only after they are moved, cut off or rounded.
+    """Find the floats that CAST turns into integers, perhaps after moves, clips or rounding.
 
     Most are whole numbers, as ids of a table are, and another one is not nearly as good: they stay float.
     """

@@ -15,7 +15,7 @@ _PROBED = 16  # numbers of each channel that are looked at before all are
 
 
 def grid_scale(array: np.ndarray, axes: tuple[int, ...], last: int) -> np.ndarray:
-    """The finest step of which all numbers along `axes` are multiples, at most `last` steps from zero: f32, 0 for none.
+    """Find the finest step that divides all numbers along `axes`, at most `last` steps from zero: f32, 0 for none.
 
     A grid with one more step on the negative side counts where there is no other: its end is cut off by one step.
     axes: they stay with size 1 in the result.

@@ -1,4 +1,4 @@
-"""Files whose constants are f16 with DEQUANTIZE behind: floats for the passes, and f16 again where they stay floats."""
+"""Files with f16 constants behind DEQUANTIZE: passes see floats, and constants that stay float become f16 again."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _retyped(body: Graph, taken: _Slots, returned: _Slots) -> Graph:
 def _slot_at(
     eqn: Eqn, place: BodyPlace, uses: Sequence[_Uses], own: Atom | None, outside: IntegerSlot | None
 ) -> IntegerSlot | None:
-    """The integers that stand for a value; None where it stays float.
+    """The type and parameters of a value's integers; None where it stays float.
 
     uses: of each body. own, outside: the operand, and the integers that it is made of.
     """

@@ -1,4 +1,4 @@
-"""Outputs that are to be integers behind loops, whose bodies get theirs after the graph around them."""
+"""Integer outputs behind loops, whose bodies are quantized after the graph around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States between calls in integers, where nothing but integer kernels reads and makes them."""
+"""Keeps a state quantized between calls if only integer kernels read and write it."""
 
 from __future__ import annotations
 

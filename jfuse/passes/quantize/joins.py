@@ -16,7 +16,7 @@ from jfuse.passes.quantize.insert import Boundary
 
 Range = tuple[float, float]
 _FEW_BITS = 5
-"""How many bits the narrowest part is left with, where it keeps integers, that is told of."""
+"""Report a part that keeps integers but has at most so many bits of the common scale."""
 
 
 def parts_left_float(

@@ -28,7 +28,7 @@ def parameters(
 
 
 def _scale(extent: float, steps: int, least: float) -> float:
-    """Some scale for zeros alone, of which any tells the truth."""
+    """Divide an extent into steps. Zeros alone get some scale: any represents them."""
     return max(extent / steps if extent > 0 else 1 / steps, least, _LEAST)
 
 
@@ -40,5 +40,5 @@ def real_ends(dtype: DType, quantization: Quantization) -> tuple[float, float]:
 
 
 def as_unsigned(quantization: Quantization) -> Quantization:
-    """The parameters with which u8 stands for the same numbers as i8."""
+    """The parameters with which u8 represents the same numbers as i8."""
     return Quantization(quantization.scale, (quantization.zero_point[0] + 128,))

@@ -1,4 +1,4 @@
-"""The stage: the program with the numbers that a recipe asks for, and the report on it."""
+"""The stage that quantizes a program by a recipe, and reports on it."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _quantization(atom: Atom) -> Quantization:
 
 
 def _intermediate(quantization: Quantization, dtype: DType) -> Var:
-    """A tensor without elements, of which the kernel reads the scale."""
+    """A tensor without elements, from which the kernel reads the scale."""
     return Var(TensorType((0,), dtype, quantization))
 
 

@@ -1,4 +1,4 @@
-"""Operators without a kernel of integers in others that have one, before ranges are looked for."""
+"""Spells operators without an integer kernel in others that have one, before ranges are calibrated."""
 
 from __future__ import annotations
 

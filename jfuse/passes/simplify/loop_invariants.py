@@ -76,7 +76,7 @@ _BINDERS: dict[Op, Callable[[Eqn, GraphView], Sequence[Atom] | None]] = {
 
 
 def _bound(body: Graph, operands: Sequence[Atom | None], indices: Collection[int]) -> Graph:
-    """The body with some inputs replaced by the operands they stand for."""
+    """Replace some inputs of the body by their operands."""
     constants = {body.inputs[i]: _atom(operands[i]) for i in indices}
     inputs = tuple(var for i, var in enumerate(body.inputs) if i not in indices)
     return replace(substitute_graph(body, constants), inputs=inputs)

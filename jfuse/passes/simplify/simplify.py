@@ -45,7 +45,7 @@ def simplify(
 class _Rules:
     """The rewrite rules, and whether the weights of an equation are to be kept in few bits, which some ask.
 
-    notes: is told of rules that undo each other.
+    notes: gets a line about rules that undo each other.
     """
 
     merges: Mapping[Op, Sequence[PeepholeRule]]

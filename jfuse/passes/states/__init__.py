@@ -1,1 +1,1 @@
-"""States: what lasts from one call to the next, and where the file keeps it."""
+"""States: values that last from one call to the next, and where the file keeps them."""

@@ -1,4 +1,4 @@
-"""Constants that stand before the steps of a sequence: from call to call, its last steps take their place."""
+"""Streams a padded sequence: the padding becomes a buffer of the previous call's last steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integers with a scale, as what writes and reads states of integers records them."""
+"""Records ops on quantized integers, for states that are kept quantized."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _with_type(result: Var, type_: TensorType) -> Var:
 
 
 def stands_for_zero(array: np.ndarray, of: TensorType) -> bool:
-    """Whether all elements stand for 0 in a type."""
+    """Whether all elements are a real 0 in a type."""
     return bool((array == (0 if of.quantization is None else of.quantization.zero_point[0])).all())
 
 

@@ -169,7 +169,7 @@ def _can_be_tied(x: Var) -> bool:
 
 
 def _reshaped(x: Var, places: Places, reader: Eqn) -> tuple[tuple[Eqn, ...], Var]:
-    """The equations that give x in its own shape, one size of which at least a fused op tells; and what they give."""
+    """Reshape x to its own shape, with a size read from a fused op; return the equations and their result."""
     dims, result = x.type.shape, Var(x.type, x.name)
     is_stated = [is_known(d) or str(d) in places for d in dims]
     with recording() as trace, at_source(reader.source):

@@ -13,7 +13,7 @@ _INNER = re.compile(
     r"|(lstm|gru|simple_rnn|stacked_rnn)_cells?)(_\d+)*",
     re.ASCII,
 )
-"""Parts of a node's name that stand for a layer's loop, function or cell."""
+"""Parts of a node's name that mean a layer's loop, function or cell."""
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -46,7 +46,7 @@ def _scope(source: Source) -> str:
 
 
 def layer_of(source: Source, variables: Collection[str]) -> str:
-    """The layer or scope of a node, for messages: `layer 'dense'`; "" where it stands in none.
+    """The layer or scope of a node, for messages: `layer 'dense'`; "" without one.
 
     variables: the names of the source's variables: what they have in common with the path of the node is a layer.
     """

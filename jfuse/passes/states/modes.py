@@ -129,7 +129,7 @@ class _NewState:
 
 @dataclass(frozen=True)
 class _NewBuffer:
-    """Steps of which the last ones become a state, which a concatenation puts before them."""
+    """A buffer: the last steps become a state, which a concatenation puts before the next ones."""
 
     buffer: Buffer
     state: State

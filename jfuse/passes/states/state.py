@@ -180,14 +180,14 @@ class _Owner:
         return value
 
     def written_in_integers(self, initial: Atom, zeros: Var) -> Var:
-        """As `written`, in the type of the initial value: integers with a scale, whose zero point stands for 0."""
+        """As `written`, in the type of the initial value: integers with a scale, whose zero point is 0."""
         if self.is_zero(initial):
             return typed(self.widened(in_type_of(initial, zeros), int(initial.type.shape[1])), initial)
         value = initial if isinstance(initial, Var) else typed(ops.add(in_type_of(initial, zeros), initial), initial)
         return typed(ops.concatenation(value, axis=1), initial)
 
     def is_zero(self, atom: Atom) -> bool:
-        """Whether integers with a scale stand for zeros, whatever scale they were made in, and were moved since."""
+        """Whether integers with a scale are real zeros, whatever scale they were made in, and moved since."""
         constant = constant_of(atom, self.known)
         if constant is not None:
             return stands_for_zero(constant, atom.type)

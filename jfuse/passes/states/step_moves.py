@@ -99,7 +99,7 @@ def _split(stepped: SteppedEqn) -> Value:
 
 
 def _parts(stepped: SteppedEqn, steps: StepAxis) -> Value:
-    """Parts of the steps, of which the last one alone may be read: the last steps of the piece."""
+    """Parts of the steps: only the last part may be read, which has the last steps of the piece."""
     count = len(stepped.eqn.outputs)
     if count == 1 and len(stepped.result) == len(stepped.shape(0)):
         return steps

@@ -128,7 +128,7 @@ def _taken(steps: StepAxis, whole: Dim, index: Any) -> Value:
 
 
 def _cut(steps: StepAxis, whole: Dim, first: Any, last: Any, left: Dim) -> Value:
-    """The steps from `first` up to `last`, of which some may be left out that other calls have again."""
+    """The steps from `first` up to `last`. Steps that other calls have again may be left out."""
     if same(left, whole) is True:
         return steps
     short = whole - left

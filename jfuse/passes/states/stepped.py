@@ -1,4 +1,4 @@
-"""An equation of which some operand has the steps of a streamed sequence, and what rules for streaming ask of it.
+"""An equation with the steps of a streamed sequence among its operands, as the rules for streaming query it.
 
 A rule says on which axis of the result the steps are, and raises `StepsMix` where a step of the result is computed from
 steps that a piece need not have.
@@ -20,7 +20,7 @@ CAUSAL = 'pad on the left alone, by what the window reaches back: padding="causa
 
 @dataclass(frozen=True)
 class SteppedEqn:
-    """An equation, and what its operands have to do with the sequence.
+    """An equation, and how its operands depend on the sequence.
 
     meets: called with an operand that has a row for each step, though it does not depend on the sequence, and the axis.
     is_read: whether anything reads a result, by its position.

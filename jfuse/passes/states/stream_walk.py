@@ -248,7 +248,7 @@ class StreamWalk:
         return [_worst(values)] * len(eqn.outputs)
 
     def _mapped(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
-        """A loop over something else, without carries, of which each step has all steps of the sequence."""
+        """A loop over another axis, without carries, where each turn has all steps of the sequence."""
         first = eqn.params["consts"]
         inner = [v.at(v.axis - 1) if i >= first and isinstance(v, StepAxis) else v for i, v in enumerate(values)]
         if any(isinstance(v, StepAxis) and v.axis < 0 for v in inner):
@@ -258,7 +258,7 @@ class StreamWalk:
 
 
 def needed(graph: Graph, known: Known) -> frozenset[Var]:
-    """The tensors whose elements the results need; tensors of which only the shape is read are left out.
+    """Find the tensors whose elements the results need; tensors that are read for their shape alone are left out.
 
     A size that data decide is no matter of shapes alone: what such a tensor is computed from is needed.
     """

@@ -168,5 +168,5 @@ def _refusal(mixing: Mixing) -> LowerError:
 
 
 def layer_source(source: Source) -> Source:
-    """The place of an equation without its own node: the layer, where it stands in one."""
+    """The source of an equation without its own node: its layer, if it has one."""
     return replace(source, node=source.node.rpartition("/")[0] or source.node)

@@ -1,1 +1,1 @@
-"""Ranges of values that are known without what calibration saw, or beyond which nothing is told apart."""
+"""Ranges that are known without calibration, and ranges beyond which consumers distinguish nothing."""

@@ -1,4 +1,4 @@
-"""Ranges of values by what their readers tell apart: beyond it integers need no steps.
+"""Clips ranges to what consumers can distinguish (saturating ops, softmax): integers need no steps beyond.
 
 Logits that a mask pushes far down: where -1e9 is added to what is masked, or chosen instead of it, the range of the sum
 leaves nothing of the logits. The mask does the same a little below the least logit, so its range, and that of the

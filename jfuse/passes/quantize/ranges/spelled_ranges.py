@@ -1,8 +1,8 @@
-"""Ranges that training found and the source spells by hand, as FAKE_QUANT.
+"""Replaces hand-written fake quantization, whose ranges training found, by FAKE_QUANT.
 
-Such are step * (ROUND(CLIP(x / step + zero)) - zero), as learned step sizes (LSQ), QKeras and QuantizeAndDequantize
-have it; the limits may stand on either side of ROUND, which may be FLOOR of a half more. Where its gradient is to be
-that of x, x + (that - x) stands for it.
+Such code is step * (ROUND(CLIP(x / step + zero)) - zero), as in learned step sizes (LSQ), QKeras and
+QuantizeAndDequantize. The limits may be on either side of ROUND, which may be FLOOR(x + 0.5). A straight-through
+gradient makes it x + (that - x).
 """
 
 from __future__ import annotations

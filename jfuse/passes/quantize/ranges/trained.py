@@ -1,4 +1,4 @@
-"""Ranges that training found: what FAKE_QUANT says of its operand and result, and of what only moves these."""
+"""Ranges that training found: those of FAKE_QUANT's operand and result, and of values that only move these."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ValueRanges:
         return "no calibration call computed it; where it stands in a loop, sequences of several lengths do"
 
     def range(self, what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
-        """The least and greatest number, by an algorithm of `Statistics.range`, without what stands for infinity."""
+        """The least and greatest number, by an algorithm of `Statistics.range`, without numbers that mean infinity."""
         if _is_empty(what.var):
             return 0.0, 0.0
         together = observed_together(what, self.alike)

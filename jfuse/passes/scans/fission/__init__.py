@@ -1,1 +1,1 @@
-"""Scans taken apart: one recurrence each, what carries nothing on all steps at once."""
+"""Splits scans: one scan for each recurrence; computations without a state run on all steps at once."""

@@ -158,7 +158,7 @@ class FissionPlan:
         return eqn not in self.core and any(out in self.step.stepped for out in eqn.outputs)
 
     def _want(self) -> None:
-        """Find what has to stand outside, and what the parts have to give out for it."""
+        """Find the equations that must run outside, and the values that the parts must return for them."""
         pending: list[Atom | None] = [*self.step.rows, *(var for part in self.parts for var in part.given)]
         pending += [*self.shared, *(atom for var, atom in self.step.next.items() if var not in self.part_of)]
         seen: set[Var] = set()

@@ -1,4 +1,4 @@
-"""The products of a loop's step in as few operators as they need, before what no carry needs is taken out of it."""
+"""Merges the products of a loop's step into few operators, before fission takes out those that no carry needs."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def _applied(member: Eqn, split: Eqn, other: Atom | np.ndarray) -> Callable[[Seq
 
 
 def _parted(loop: Eqn, body: Graph) -> Graph:
-    """Products of [x, h], of which x needs no carry, as a sum of two products: that of x is the same in any order."""
+    """Split a product of [x, h] into a sum of two products, where x needs no carry and can be computed outside."""
     if not any(eqn.op is ops.fully_connected for eqn in body.eqns):
         return body
     step, made_by = FissionStep(loop), producers(body)
@@ -248,7 +248,7 @@ def _parted(loop: Eqn, body: Graph) -> Graph:
 
 
 def _with_constants_apart(loop: Eqn, body: Graph) -> Graph:
-    """A constant added to the sum of x and h, of which x needs no carry, is added to x."""
+    """Add a constant to x instead of to the sum of x and h, where x needs no carry."""
     step, made_by, counts = FissionStep(replace(loop, bodies=(body,))), producers(body), use_counts(body)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:

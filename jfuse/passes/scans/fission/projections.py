@@ -1,4 +1,4 @@
-"""Input projections that stand before a loop, for all steps at once, go back into the step: a cell is known by them.
+"""Moves input projections that run before a loop, on all steps at once, back into the step, so that cells are found.
 
 PyTorch's recurrent layers, and whoever writes for speed, multiply the whole sequence by the input weights first. A cell
 that is recovered without them would read sequences of all its gates, through weights that only select.

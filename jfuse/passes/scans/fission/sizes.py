@@ -1,4 +1,4 @@
-"""Open sizes of a loop's step, read before the loop: a size that one state tells ties no other recurrence to it."""
+"""Reads open sizes before the loop, so that a size taken from one state does not tie other recurrences to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans taken apart: a scan for each recurrence, everything that carries nothing outside, on all steps at once."""
+"""Emits a scan for each recurrence; everything without a state runs outside, on all steps at once."""
 
 from __future__ import annotations
 

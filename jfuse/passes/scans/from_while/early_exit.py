@@ -1,4 +1,4 @@
-"""Loops that stop when data says so, although more steps would change nothing: they may as well take all steps.
+"""Loops that stop early on data, although more steps would change nothing: they can run all steps.
 
 `dynamic_rnn` turns until the longest sequence of the batch ends; rows that ended before keep their states and collect
 zeros, and after that all rows do.

@@ -1,4 +1,4 @@
-"""The last of the collected values of a state is what the loop ends with: read there, nothing needs to be collected."""
+"""Replaces `ys[-1]` by the scan's final carry."""
 
 from __future__ import annotations
 

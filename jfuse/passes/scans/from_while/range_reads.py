@@ -1,4 +1,4 @@
-"""Ranges of one row, as `x[:, t : t + 1]`, where t is a counter that stays in the sequence: they are rows of it."""
+"""Replaces slices of one row, such as `x[:, t : t + 1]`, by rows, where the counter t stays in the sequence."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ from jfuse.records.conversion import Refusal
 def while_to_scan(graph: Graph, ctx: Context) -> Graph:
     """Turn every while whose frame is that of a scan into one, in bodies as well. Results stay exactly the same.
 
-    A list that grows in a loop has a size that only data know; as the results of a scan it has that of its steps, which
-    then stands in all types.
+    A list that grows in a loop has a size that only data decide. As a result of a scan it has the number of steps,
+    which all types then show.
     """
     return _converted(graph, ctx, refines=True)[0]
 

@@ -29,7 +29,7 @@ LEAST_STEPS = 3  # two equal pieces of code are a pair of anything; a third make
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """A loop: orbits in an order in which they can be computed, its steps, and what stands for those before them.
+    """A loop: orbits in an order in which they can be computed, its steps, and the initial values before them.
 
     peeled: of a first step that other code computes, what stands there for results of the step; peeled_eqns: this code.
     """
@@ -114,7 +114,7 @@ def _last_step(region: Sequence[Orbit], core: Sequence[Orbit], repetition: Repet
 
 @dataclass
 class _Check:
-    """Compares steps with what the operands of their orbits are said to be."""
+    """Compares the operands of steps with the hypothesis of their orbits."""
 
     found: Repetition
     orbits: Sequence[Orbit]

@@ -27,7 +27,7 @@ _JOINED = 3  # so many steps side by side are taken out of the stacked results t
 
 @dataclass(frozen=True)
 class _Row:
-    """Where the result of one step stands in the stacked results of its loop."""
+    """The position of a step's result in the stacked results of its loop."""
 
     stack: Var
     place: int
@@ -106,7 +106,7 @@ class Emitter:
             self._atoms.update((var, parts[number - loop.steps.start]) for number, var in alone.items())
 
     def _read_outside(self, loop: Unrolled) -> tuple[dict[Slot, dict[int, Var]], set[Slot]]:
-        """The results of steps that other code reads one by one, and those of which it reads many side by side."""
+        """Find the results of steps that other code reads one by one, and those that it reads side by side."""
         inside = {self._graph.eqns[place] for place in loop.places} | loop.peeled_eqns
         slots = {v: slot for slot, _, v in self._values(loop)}
         alone: dict[Slot, dict[int, Var]] = {}

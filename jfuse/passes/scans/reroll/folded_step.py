@@ -1,4 +1,4 @@
-"""The first step of an unrolled loop, of which the import has folded what follows from a constant initial state.
+"""The first step of an unrolled loop, where the import has folded values of a constant initial state.
 
 What is left of it is compared with the step that the loop repeats, and what is gone is computed again by the same ops:
 from the initial states that show, and from zeros where they were folded. The step is one of the loop where every

@@ -251,7 +251,7 @@ class _Search:
                 yield u, v
 
     def _operands(self, u: Atom | None, v: Var, owner: int, trial: _Trial) -> tuple[int, int] | None:
-        """The equations to pair for two different operands; None where they read one sequence or stand for an end."""
+        """The equations to pair for two different operands; None where they read one sequence, or are an end."""
         if not isinstance(u, Var):
             trial.ends.append((owner, v))
             return None

@@ -1,4 +1,4 @@
-"""Code that does the same in step after step becomes `scan`: what `unroll=True` and loops of Python wrote out.
+"""Turns repeated steps, as `unroll=True` and loops of Python write them out, into `scan`.
 
 A step is known by what it computes, not by names: T times the same equations with the same weights, on the next element
 of each sequence and on what the step before left. Everything that other code needs of single steps it still gets.

@@ -100,7 +100,7 @@ class Orbit:
         return -self.shift
 
     def at(self, number: int) -> int | None:
-        """Where it stands in the graph for a step."""
+        """The position of its equation in the graph for a step."""
         return self.places.get(number + self.shift)
 
     @property
@@ -113,7 +113,7 @@ Slot: TypeAlias = tuple[Orbit, int]
 """A result of an orbit."""
 
 Before: TypeAlias = Mapping[Slot, Mapping[int, Atom]]
-"""For each result that later steps read, what stands for it, by the number of a step before the first one."""
+"""For each result that later steps read, its initial values, by the numbers of steps before the first one."""
 
 
 def regions_of(repetition: Repetition) -> list[list[Orbit]]:
