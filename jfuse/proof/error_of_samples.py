@@ -1,4 +1,4 @@
-"""How far results on samples are from those that are wanted."""
+"""The error of results on samples."""
 
 from __future__ import annotations
 

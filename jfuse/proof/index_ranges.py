@@ -1,4 +1,4 @@
-"""The numbers that an index may be, and how what an equation's result may be tells what its operands may be."""
+"""Ranges of indices, and their propagation from an equation's result to its operands."""
 
 from __future__ import annotations
 

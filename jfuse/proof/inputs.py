@@ -123,7 +123,7 @@ def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int 
 def draws_apart(
     signature: Signature, sizes: Mapping[str, int], seed: int, numbers: Iterable[int]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """As `draws`, of which each set depends on its number alone, so that any of them can be left out."""
+    """As `draws`. Each set depends on its number alone, so any of them can be left out."""
     yield from _drawn(signature, sizes, ((number, np.random.default_rng((seed, number))) for number in numbers))
 
 

@@ -1,4 +1,4 @@
-"""Limits of case distinctions: a constant of the body is one of the replacement's, or samples are on both sides of it.
+"""Limits of case distinctions: each constant of the body is in the replacement, or has samples on both sides.
 
 A saturation at 100 is not explained by a RELU6, nor a clip at 5 by one at 10: each constant has its own counterpart.
 """

@@ -1,4 +1,4 @@
-"""Integer inputs that are numbers and nothing else: drawn over their whole type, as pixels, counters and deltas are."""
+"""Finds integer inputs that are plain numbers (pixels, counters, deltas): they are drawn over their whole type."""
 
 from __future__ import annotations
 

@@ -93,9 +93,9 @@ def prove(
     from an op that does not.
 
     claims: families of case distinction that the replacement is known to make.
-    Some samples hold infinities. Where the body is not NaN there, the replacement must give the same; but recurrent ops
-    over sequences multiply all that they read with whole matrices, in which an infinity times 0 is NaN, and an infinity
-    in a step that does not count outweighs the column of the mask: this is told.
+    Some samples hold infinities. Where the body is not NaN there, the replacement must give the same. Recurrent ops
+    over sequences are excepted: they multiply by whole matrices, where an infinity times 0 is NaN, and an infinity in
+    a masked step outweighs the column of the mask. The report says so.
 
     for_all: look for a proof that holds for all inputs first; samples measure the error then, and few are enough.
     tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.

@@ -238,10 +238,9 @@ _COMPARISONS = frozenset({ops.equal, ops.not_equal})
 
 
 def flags(graph: Graph) -> frozenset[Var]:
-    """The integer inputs that say yes or no, as masks do: drawn among all integers, they would hardly ever say no.
+    """Find integer inputs that are flags, such as masks: drawn among all integers, they would hardly ever be 0.
 
-    Those of which every reader asks whether they are 0, or 1, or takes the difference from 1.
-    What becomes of an input in the bodies of an equation is not looked at: such inputs are none.
+    Every reader of a flag compares it with 0 or 1, or takes the difference from 1. An input that bodies read is none.
     """
     inputs = {v for v in graph.inputs if v.type.dtype.is_integer}
     origin: dict[Atom, Var] = {v: v for v in inputs}

@@ -1,1 +1,1 @@
-"""The prover that does not sample: both graphs as normal forms over the real numbers."""
+"""The symbolic prover: brings both graphs to normal forms over the real numbers, without samples."""

@@ -18,8 +18,8 @@ _CLOSE = 1e-9  # between evaluations of rows that may be equal: which are is dec
 class Family:
     """Atoms that were made together: a function of rows whose open indices are "param" references.
 
-    op: of which function. size: how many atoms. operands: their rows, empty for inputs. keys: evaluations of the rows
-    at one random point. factors: of products, the instances and which of their atoms.
+    op: the function. size: the number of atoms. operands: their rows, empty for inputs. keys: evaluations of the rows
+    at one random point. factors: of products, the instances; chosen: which of their atoms.
     """
 
     op: Hashable
@@ -35,7 +35,7 @@ class Family:
 class Atoms:
     """All families of one proof, for both of its sides.
 
-    allowance: as of `comparison.difference`. is_trial: whether numbers are tried, of which nothing is proven.
+    allowance: as of `comparison.difference`. is_trial: whether numbers are only tried, without a proof.
     padded: families of masks without gaps, with the place of the step among their indices and the side that does not
     count. ramps: known sizes along which a count from 0 has an open axis.
     """
@@ -222,7 +222,7 @@ class Atoms:
         ]
 
     def leaves(self, *forms: Form) -> set[Instance]:
-        """The atoms that are of nothing else, of which forms are made, at their indices."""
+        """The atoms without operands that forms are built from, at their indices."""
         known: dict[Instance, set[Instance]] = {}
         return {leaf for form in forms for i in form.blocks for leaf in self._leaves(i, known)}
 

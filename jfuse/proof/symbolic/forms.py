@@ -70,7 +70,7 @@ class Stopped(Exception):
 
 
 class MustClose(Stopped):
-    """An axis was open whose places are told apart. size: of the axis."""
+    """An open axis whose positions differ must be closed. size: of the axis."""
 
     def __init__(self, size: Dim, why: str) -> None:
         super().__init__(f"{why} an axis of {size}")

@@ -1,4 +1,4 @@
-"""Functions of forms over the real numbers, each in the one spelling that all of its spellings come to.
+"""Functions of forms over the real numbers, each in one normal form for all of its spellings.
 
 sigmoid becomes tanh; max, min and clips become relu; a choice becomes a product with a bool, which is 0 or 1; division
 is a product with a reciprocal. Odd functions take rows of one sign. All else is an atom of its rows.
@@ -72,7 +72,7 @@ def _unit(form: Form) -> tuple[Form, np.ndarray]:
 
 
 def relu(atoms: Atoms, form: Form) -> Form:
-    """max(x, 0); relu(-x) = relu(x) - x, of which one has an atom. Clips of clips come to a sum of two."""
+    """max(x, 0); relu(-x) = relu(x) - x, so only one of them has an atom. Clips of clips become a sum of two."""
     if form.is_constant:
         return Form(form.axes, {}, np.maximum(form.constant, 0.0), form.error)
     clipped = _clip_of_clip(atoms, form)

@@ -1,4 +1,4 @@
-"""Loops by induction: a loop is one that was read before, where a relation between their carries says so.
+"""Equality of loops by induction, over a relation between their carries.
 
 The relation says which element of a carry of the one is which of the other. Numbers suggest it: both loops run for a
 few steps at one random point. It is proven then: the initial values are equal, and one step keeps it, in normal form.

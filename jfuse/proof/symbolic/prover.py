@@ -174,7 +174,7 @@ class _Side:
             return cls(name, graph, jax.make_jaxpr(lambda *operands: _evaluated(graph, operands))(*types))
 
     def run(self, reader: Reader, operands: Sequence[Form]) -> list[Form]:
-        """The forms of the results; what stops is told with the equation."""
+        """The forms of the results. An error names the equation that stops the proof."""
         reader.place = ""
         try:
             return reader.run(self.jaxpr, operands)
