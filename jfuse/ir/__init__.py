@@ -1,4 +1,4 @@
-"""The program as a value: types, graphs, their text, and what may be asked of them and done with them."""
+"""The program as a value: types, graphs, their text, queries and rewrites."""
 
 from jfuse.ir.check import check_eqn, check_graph
 from jfuse.ir.dims import Dim, Shape, is_known, same, symbol

@@ -162,7 +162,7 @@ class Const(ArrayLike):
 
     @cached_property
     def type(self) -> TensorType:
-        """Shape and dtype of the array, and what its numbers stand for."""
+        """Shape, dtype and quantization of the array."""
         return TensorType(self.array.shape, DType.of(self.array.dtype), self.quantization)
 
     @property

@@ -1,4 +1,4 @@
-"""The checker: re-derives every type of a graph and tells which equation is wrong."""
+"""The checker: re-derives every type of a graph, and names the first wrong equation."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _is_zero(text: str) -> bool:
 
 
 def _innermost_limits(text: str) -> Iterator[str]:
-    """Each max(0, X) of which X has no limits."""
+    """Yield each max(0, X) where X has no limits."""
     for call in ast.walk(_parsed(text)):
         match call:
             case ast.Call(func=ast.Name(id="max"), args=[ast.Constant(value=0), inner]):
@@ -294,7 +294,7 @@ def limits(dim: Dim, function: str) -> tuple[Dim, ...]:
 
 
 def multiple(dim: Dim) -> tuple[str, int, int] | None:
-    """A symbol, a factor and a rest of which a dimension consists: (N, 2, 1) of 2*N + 1. None where there is none."""
+    """Split a dimension into symbol, factor and rest: (N, 2, 1) for 2*N + 1. None where that is impossible."""
     names = symbols_of(dim)
     if len(names) != 1:
         return None
@@ -326,7 +326,7 @@ def paired(d: Dim, e: Dim) -> list[tuple[Dim, Dim]]:
 
 
 def alike(d: Dim, e: Dim) -> tuple[Dim, Dim] | None:
-    """The two symbols of which dimensions are the same function: N and N1 of floordiv(N, 2) and floordiv(N1, 2).
+    """The two symbols that make dimensions differ: N and N1 for floordiv(N, 2) and floordiv(N1, 2).
 
     What makes the symbols equal makes the dimensions equal; other sizes may do so as well.
     """
@@ -430,7 +430,7 @@ class SymbolNames:
         self._taken: set[str] = set()
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Never hand out these names: they stand for sizes already."""
+        """Never hand out these names: they name sizes already."""
         self._taken.update(names)
 
     def fresh(self, stem: str) -> Dim:

@@ -90,7 +90,7 @@ def _compute(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tupl
 def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> tuple[Any, ...]:
     """The results of one equation for these operands (arrays; None for omitted ones).
 
-    env: values of the graph so far, of which the sizes of symbols in parameters and bodies are taken.
+    env: values of the graph so far, which give symbols in parameters and bodies their sizes.
     """
     with sizes_of(env) as sizes:
         return eqn.op.run(operands, sizes.put_into(eqn), eqn.bodies)

@@ -179,7 +179,7 @@ class Op:
         return [None] * count
 
     def map_types(self, change: Callable[[TensorType], TensorType]) -> Op:
-        """The op with the types changed that it is told, as nothing here could derive them; of others itself."""
+        """Change the types that the op was declared with, as nothing derives them. Other ops return themselves."""
         return self
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:

@@ -1,4 +1,4 @@
-"""`Quantization`: the scales and zero points by which the integers of a tensor stand for real numbers."""
+"""`Quantization`: the scales and zero points that map a tensor's integers to real numbers."""
 
 from __future__ import annotations
 

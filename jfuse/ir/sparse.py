@@ -1,4 +1,4 @@
-"""Constants of which a file holds the elements that are not zero, and where they stand."""
+"""Sparse constants: a file holds their nonzero elements and the indices of these."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ _FLOATS = frozenset({DType.f16, DType.bf16, DType.f32, DType.f64, DType.f8e4m3fn
 class HeldType:
     """The type of the tensors that a variant holds, as a file states it.
 
-    shape: -1 where a size is open; None where not even the number of dimensions is told.
+    shape: -1 where a size is open; None where even the rank is unknown.
     """
 
     dtype: DType
