@@ -1,4 +1,4 @@
-"""Programs that keep variables or tables as resources: LiteRT runs them whole, as no equation runs by itself."""
+"""Runs whole programs in LiteRT that keep variables or tables as resources: their equations cannot run alone."""
 
 from __future__ import annotations
 

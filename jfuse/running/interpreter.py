@@ -1,4 +1,4 @@
-"""Independent runners to compare with: the LiteRT interpreter on the exported bytes, in a process of its own."""
+"""The LiteRT interpreter on exported bytes, in a process of its own: an independent reference."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _converted(value: Any, expected: TensorType, name: str) -> Any:
 
 
 def named_constants(graph: Graph) -> dict[str, Const]:
-    """The constants of more than one element that stand for real numbers, by name, in the order of their readers.
+    """The constants of more than one element that are real numbers, by name, in the order of their readers.
 
     A name is the constant's own, else that of the equation that reads it first, and the operand.
     """

@@ -25,8 +25,8 @@ _MOST_SHAPES = 8  # of one equation, for each of which an interpreter is kept
 class Hosted(Op):
     """The op of equations that run in LiteRT. Its operands are the graph's inputs; constants stand in the graph.
 
-    states: the positions of the inputs and outputs that are one operand updated in place, by input. errors: what failed
-    in a callback, as XLA tells of its text alone.
+    states: the positions of the inputs and outputs that are one operand updated in place, by input. errors: exceptions
+    from callbacks, since XLA passes on their text alone.
     """
 
     graph: Graph

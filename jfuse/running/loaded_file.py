@@ -1,4 +1,4 @@
-"""`LoadedFile`: one file in LiteRT, in the process that all files share which are run a call at a time.
+"""`LoadedFile`: one file in LiteRT, in the process shared by all files that run one call at a time.
 
 There is one such process here, and one on each device.
 """

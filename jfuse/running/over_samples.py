@@ -252,7 +252,7 @@ def samples_for_quick(graph: Graph, sizes: Mapping[str, int] = MappingProxyType(
 
 
 def numbers_computed(graph: Graph, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
-    """How many numbers the equations compute for a sample, those of loops in each turn, of which few tell how many."""
+    """Estimate how many numbers the equations compute for a sample; loops count once for an assumed number of turns."""
     return _numbers(graph, sizes, {})
 
 

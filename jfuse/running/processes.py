@@ -1,4 +1,4 @@
-"""Several processes of `jax.distributed`: each computes its part, and all of them get what every one of them found."""
+"""Processes of `jax.distributed`: each computes its part, and all of them get all results."""
 
 from __future__ import annotations
 

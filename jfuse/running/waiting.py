@@ -1,4 +1,4 @@
-"""Waiting for what another thread computes: this one takes notice of Ctrl-C, and of the time."""
+"""Waits for another thread's result, and notices Ctrl-C and the time limit."""
 
 from __future__ import annotations
 

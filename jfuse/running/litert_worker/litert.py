@@ -1,4 +1,4 @@
-"""Files in LiteRT's interpreter: what the process beside this module does with them."""
+"""Files in LiteRT's interpreter, as the worker process runs them."""
 
 from __future__ import annotations
 

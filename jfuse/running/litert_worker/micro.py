@@ -1,4 +1,4 @@
-"""Files in tflite-micro's interpreter: what the process beside this module does with them."""
+"""Files in tflite-micro's interpreter, as the worker process runs them."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ Number = Any
 
 
 class TallyRequest(NamedTuple):
-    """Which tensors of a file are looked at.
+    """The tensors of a file to tally.
 
-    places: of the file's inputs and then outputs, by position. counted: of which of these, by position in `places`,
-    there is a histogram. summed: of which, and how many terms a row of it has, there is the sum of the rows.
+    places: positions among the file's inputs and then outputs. counted: positions in `places` of those that get a
+    histogram. summed: positions of those whose rows are summed, with the number of terms in a row.
     """
 
     places: tuple[int, ...]
@@ -157,7 +157,7 @@ class _SumOfRows:
 
 
 class Histogram:
-    """How many numbers there were by their upper halves, of which bins are made at the end.
+    """Counts of numbers by their upper halves. The bins of the histogram are made from them at the end.
 
     Numbers wait until there are many: those of other values would drive the counts from the cache meanwhile. Each is
     counted at its half: `np.bincount` makes an array of its own, and takes as long for a number.

@@ -1,1 +1,1 @@
-"""Programs of others, which run in processes of their own and end with this one."""
+"""External programs, which run in processes of their own and end with this one."""

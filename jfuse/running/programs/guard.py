@@ -1,4 +1,4 @@
-"""A command of other programs, which ends with the process that asked for it, and then leaves no folder behind.
+"""Runs a command that ends with the process that started it, and removes its folder.
 
     python guard.py PARENT FOLDER COMMAND...
 

@@ -1,4 +1,4 @@
-"""Other programs, run on a folder that is there for them alone: they end with this process, and so does the folder."""
+"""Runs external programs in a folder of their own; both end with this process."""
 
 from __future__ import annotations
 
