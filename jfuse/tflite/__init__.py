@@ -1,1 +1,1 @@
-"""The .tflite format: its schema, what its fields hold, reading, writing, and what runtimes take of it."""
+"""The .tflite format: schema, fields, reading, writing, and the limits of runtimes."""

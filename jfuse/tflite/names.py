@@ -1,7 +1,7 @@
 """Names of tensors: the user's node names on the way out, and sources again on the way in.
 
 An operator's results are named after its node, with the functions around it. What makes a name unique is set off by a
-semicolon, which node names do not contain: "dense/MatMul;1". A name that starts with one tells of no node: ";add".
+semicolon, which node names do not contain: "dense/MatMul;1". A name that starts with one has no node: ";add".
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ def equation_name(eqn: Eqn) -> str:
 
 
 def source_of(name: str) -> Source:
-    """The source that the name of an operator's first result tells of."""
+    """The source named by an operator's first result."""
     return Source() if name.startswith(";") else Source(_SUFFIX.sub("", name))

@@ -79,7 +79,7 @@ def _field(table: type, name: str) -> Field:
 
 @dataclass
 class _Probe:
-    """Stands in for the reader behind an accessor, and notes what it is asked for."""
+    """Replaces the reader behind an accessor, and notes the fields that it reads."""
 
     offset: int = 0
     flags: Any = None

@@ -18,7 +18,7 @@ from jfuse.tflite.read.fields import options_of, text
 from jfuse.tflite.read.tensors import ReadTensors
 
 ON_VARIABLES = frozenset({"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
-"""Builtins that stand for no equation: in the IR a variable is a value."""
+"""Builtins without an equation: in the IR a variable is a value."""
 
 _MOST_ELEMENTS = 2**28  # of a state tensor: a file need not hold any of them
 

@@ -1,4 +1,4 @@
-"""The lookup tables of a .tflite file: read as constants, which a lookup has for its first operands."""
+"""The lookup tables of a .tflite file, read as constants: the first operands of a lookup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jfuse.tflite.read.fields import options_of
 from jfuse.tflite.read.states import StateReader
 
 ON_TABLES = frozenset({"HASHTABLE", "HASHTABLE_IMPORT"})
-"""Builtins that stand for no equation: in the IR a table is two constants."""
+"""Builtins without an equation: in the IR a table is two constants."""
 
 Contents = tuple[Const, Const]
 

@@ -205,7 +205,7 @@ class ReadTensors:
             )
 
     def constant(self, index: int) -> Const | None:
-        """The constant that a tensor stands for; None for one that is computed."""
+        """The constant of a tensor; None for one that is computed."""
         dtype, shape = self.declared(index)[1], self.allocated(index)  # what has data has a size
         tensor_type = TensorType(shape, dtype, self.quantization(index))
         table, where = self._tables[index], self.place(index)

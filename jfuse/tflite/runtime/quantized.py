@@ -73,9 +73,9 @@ class Fixed:
 
 @dataclass(frozen=True)
 class TrainedRange:
-    """The range to which an equation cuts its operand, as a tensor of so many bits would.
+    """The range to which an equation clips its operand, as a tensor of so many bits would.
 
-    step: between its numbers, of which 0 is one. first: the integer that stands for `low`, of those from 0 on.
+    step: the distance of its numbers, which include 0. first: the integer for `low`, counted from 0.
     """
 
     low: float

@@ -1,4 +1,4 @@
-"""Other types that an operator may compute in where the runtime has no kernel for its own: with the same results.
+"""Types in which an operator gives the same results, for operators whose own type has no kernel.
 
 A value of a narrow type is cast to a type that holds all of them, and the result is cast back, which for integers cuts
 the upper bits off, as overflow does. What only moves values, and arithmetic that wraps, may read the bits as another

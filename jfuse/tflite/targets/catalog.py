@@ -129,7 +129,7 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
 
 
 def target_named(target: str | Sequence[str]) -> Target:
-    """The target of a name, or one that stands for several: "a,b" or a sequence of names.
+    """The target of a name, or one for several: "a,b" or a sequence of names.
 
     Each is one of `NAMES`, where X.Y is the oldest runtime that must take the file.
     """

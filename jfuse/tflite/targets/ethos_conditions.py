@@ -2,7 +2,7 @@
 
 Those that `vela --supported-ops-report` (ethos-u-vela 5.2) lists, read as files of single operators showed them to be
 meant (`python -m bench.npu_placement` compares all of them with the compiler). Values have four axes there, batch,
-height, width and channels, of which the first are 1 where a tensor has fewer.
+height, width and channels; the first are 1 where a tensor has fewer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operators of a file, as it has them: those that no equation stands for, too."""
+"""The operators of a file as they are in it, including those without an equation."""
 
 from __future__ import annotations
 

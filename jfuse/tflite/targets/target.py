@@ -1,4 +1,4 @@
-"""A target: what a file must be for a runtime to take it, what falls to its CPU, and what it loses there."""
+"""A target: conditions on a file for a runtime, the operators left to its CPU, and silent differences."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Target:
     custom: frozenset[str] = frozenset()
 
     def each(self) -> tuple[Target, ...]:
-        """The targets that this one stands for: itself."""
+        """The targets that this one covers: itself."""
         return (self,)
 
     @property

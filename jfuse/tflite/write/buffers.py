@@ -72,7 +72,7 @@ class Buffers:
         return [schema.BufferT(), *(_AlignedBuffer(data) for data in self._data)]
 
     def outside(self, start: int) -> list[Any]:
-        """The tables of buffers whose data is `parts`, the first of which begins at `start`."""
+        """The tables of buffers whose data is `parts`; the first part begins at `start`."""
         tables = [schema.BufferT()]
         for data in self._data:
             table = schema.BufferT()

@@ -1,4 +1,4 @@
-"""Results that are inputs, constants or repeated get a copy, so that each output of the file is a tensor of its own."""
+"""Copies results that are inputs, constants or repeated, so that each output of the file is a tensor of its own."""
 
 from __future__ import annotations
 

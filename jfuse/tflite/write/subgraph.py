@@ -143,7 +143,7 @@ class SubgraphWriter:
         return handle
 
     def _plain_operator(self, builtin: str, inputs: Sequence[int], outputs: Sequence[int], **options: Any) -> Any:
-        """An operator that stands for no equation."""
+        """An operator without an equation."""
         table = schema.OperatorT()
         table.opcodeIndex = self._file.operator_code(builtin, 1)
         table.inputs, table.outputs = np.array(inputs, np.int32), np.array(outputs, np.int32)
@@ -203,7 +203,7 @@ class SubgraphWriter:
         """Tensor indices, -1 for omitted operands.
 
         Omitted ones at the end are left off, as kernels ask how many operands there are (CONV_2D for its bias), except
-        for recurrent ops, whose operands are told by their fixed number, and for those of `_KEEP_OMITTED`.
+        for recurrent ops, whose kernels expect a fixed number of operands, and for those of `_KEEP_OMITTED`.
         """
         places = [
             -1 if atom is None else self._tensors.of(atom, _operand_name(eqn, i))
