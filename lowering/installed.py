@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def rules_in(module: ModuleType) -> tuple[Rule, ...]:
-    """The rules that a module's names stand for, each once."""
+    """The rules that a module names, each once."""
     return found_in(module, Rule)
 
 
 def found_in(module: ModuleType, kind: type[T] | UnionType) -> tuple[T, ...]:
-    """The values of a kind that a module's names stand for, each once."""
+    """The values of a kind that a module names, each once."""
     values = (value for value in vars(module).values() if isinstance(value, kind))
     return tuple({id(value): value for value in values}.values())
 

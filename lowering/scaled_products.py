@@ -27,8 +27,8 @@ _LETTERS: Mapping[Op, str] = {
     ops.add: "a",
 }
 _ORDER = re.compile("rllm*(s?)m*pm*(a*)m*")
-"""ROUND, two limits and a product; before and behind it CAST to integers and back, and what gives new shapes. A product
-of many terms is a sum of products of some columns each, of which a float holds every sum: the first one's are here."""
+"""ROUND, two limits and a product; CAST to integers and back, and reshapes, before and behind it. A product of many
+terms is a sum of products of a few columns each, so that a float holds every sum exactly: this is the first product."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def mistyped_results(name: str, stated: Sequence[TensorType], results: Sequence[
 
 
 def is_stub(body: Graph) -> bool:
-    """Whether no result of a function depends on its arguments, of which there are some."""
+    """Whether a function has arguments, and no result depends on them."""
     read = {a for a in body.outputs if isinstance(a, Var)}
     for eqn in reversed(body.eqns):
         if read & set(eqn.outputs):
@@ -117,7 +117,7 @@ def _need_operands(types: Sequence[TensorType]) -> None:
 
 
 def _states(stated: TensorType, own: TensorType) -> bool:
-    """Whether a stub's result may stand for the operator's: a number alone, or what the kernel gives."""
+    """Whether the operator's result may replace a stub's: a scalar, or a tensor of the kernel's shape."""
     sizes = zip(stated.shape, own.shape, strict=False)
     alike = stated.rank == own.rank and all(same(a, b) is not False for a, b in sizes)
     return stated.dtype is DType.f32 and (stated.rank == 0 or alike)

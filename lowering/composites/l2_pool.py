@@ -1,4 +1,4 @@
-"""The pool that no op of TensorFlow is, as a composite: l2_pool_2d."""
+"""The pool without a TensorFlow op, as a composite: l2_pool_2d."""
 
 from __future__ import annotations
 

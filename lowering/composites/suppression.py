@@ -1,4 +1,4 @@
-"""`tf.image.non_max_suppression_padded` as one operator, for those who ask for it: `rules=[fuse_padded_suppression]`.
+"""`tf.image.non_max_suppression_padded` as one operator, on request: `rules=[fuse_padded_suppression]`.
 
 TensorFlow's loops add 1e-8 to the union of two boxes before they divide by it. Where the union is 1/4 or more, as in
 pixels, that rounds to the union itself; smaller boxes whose overlap is as near to the threshold as that are told apart

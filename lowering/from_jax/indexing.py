@@ -80,7 +80,7 @@ class IndexWindows:
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The mapped axes of which every window has all elements: it can only start at 0."""
+        """The mapped axes that every window covers: it can only start at 0."""
         return tuple(
             a for a in self.mapped if same(self.sizes[a], self.operand[a]) and same(self.operand[a], 1) is not True
         )

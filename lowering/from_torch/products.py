@@ -56,7 +56,7 @@ def lower_addmm(bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 
 def lower_grouped_mm(
     x: Array, weights: Array, offs: Array | None = None, bias: Array | None = None, out_dtype: DType | None = None
 ) -> Array:
-    """Rows by the matrix of their group, as in a mixture of experts: all rows by all matrices, of which one counts.
+    """Multiply each row by its group's matrix, as a mixture of experts does: all rows by all matrices; one counts.
 
     x: f[s, k], sorted by groups; weights: f[g, k, n]; offs: i32[g], where each group ends.   -> f[s, n]
     """

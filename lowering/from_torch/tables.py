@@ -1,4 +1,4 @@
-"""Sums of the rows of tables, places in ordered ones, and what is distinct in tensors."""
+"""Sums of the rows of tables, positions in sorted tables, and distinct elements of tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lower_embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = -1,
 ) -> Any:
-    """Sums or means of the rows of each bag: a product of which row is in which bag with the rows.
+    """Sums or means of the rows of each bag: the product of the bags' membership matrix with the rows.
 
     table: f[n, d]; ids: i[m]; offsets: i[bags], where each bag begins -> f[bags, d], and nothing else that is read
     """
@@ -90,7 +90,7 @@ def _asked(distinct: Array, inverse: Array, which: Array, with_inverse: bool, wi
 
 
 def _counts(which: Array) -> Array:
-    """How often each number from 0 to the largest one stands in a row."""
+    """Count each number from 0 to the largest one in a row."""
     ones = ops.add(ops.zeros_like(which), np.int32(1))
     count = ops.add(ops.reduce_max(which, np.array([0], np.int32)), np.int32(1))
     return as_type(ops.unsorted_segment_sum(ones, which, count), DType.i64)

@@ -69,6 +69,6 @@ GRAPH_REWRITES: tuple[Callable[[Graph, Callable[[Eqn], bool]], Graph], ...] = (
     shared_scales.affine_before_products,
 )
 """Rewrites of what no single equation ends, tried once no rule applies any more. They return the same graph where they
-find nothing. They are told which equations will have their weights in few bits."""
+find nothing. They know which equations will have their weights in few bits."""
 
 __all__ = ["GRAPH_REWRITES", "PEEPHOLE_RULES", "GraphView", "PeepholeRule"]

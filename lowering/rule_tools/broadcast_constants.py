@@ -71,7 +71,7 @@ def constant_of(atom: Atom, known: Known) -> np.ndarray | None:
 
 
 def cancels(eqn: Eqn) -> bool:
-    """Whether the result is x - x of integers with a scale, which stands for zeros; of floats NaN - NaN does not."""
+    """Whether the result is x - x of integers with a scale, which is zero; of floats, NaN - NaN is not."""
     same = eqn.op.builtin == "SUB" and eqn.inputs[0] is eqn.inputs[1]
     return same and eqn.outputs[0].type.quantization is not None
 

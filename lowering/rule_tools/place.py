@@ -1,4 +1,4 @@
-"""Questions of rules about the graph that is being built: tensors to read open sizes from. Collects notes as well."""
+"""Queries of rules about the graph that is being built: tensors to read open sizes from. Collects notes as well."""
 
 from __future__ import annotations
 

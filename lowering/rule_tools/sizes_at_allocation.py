@@ -1,4 +1,4 @@
-"""Which values LiteRT has when it allocates tensors: constants, shapes, and what some kernels make of both then.
+"""Values that LiteRT has when it allocates tensors: constants, shapes, and results of kernels that run then.
 
 A result that such a value sizes has its memory planned with all others. One that another value sizes is planned during
 the invoke: XNNPACK takes nothing of a graph that has one, and the states of recurrent ops after it get old sizes.

@@ -25,7 +25,7 @@ def list_from_tensor(tensor: Array, element_shape: Array) -> Array:
 
 @lowers("TensorListStack")
 def list_stack(handle: Array, element_shape: Array, *, num_elements: int = -1) -> Array:
-    """The rows stacked are the tensor that stands for the list."""
+    """The stacked rows are the list's own tensor."""
     return handle
 
 

@@ -1,7 +1,7 @@
 """Ragged tensors: rows of different lengths, kept as their values and the places where rows begin.
 
-What TensorFlow does row by row is a matrix of places, as wide as the longest row, of which each row takes its first
-ones. TFLite has no type for them; the functions here work on the tensors that they are made of.
+TensorFlow works row by row. Here a matrix of positions, as wide as the longest row, is masked to each row's length.
+TFLite has no ragged type; the functions here work on the tensors that make one up.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def lower_ragged_range(starts: Array, limits: Array, deltas: Array, *, Tsplits: 
 
 
 def _wanted(shape: Array) -> tuple[int, ...]:
-    """The sizes that the dense tensor has, negative where rows decide; nothing where nothing is said."""
+    """The sizes of the dense tensor, negative where rows decide; none where the source states none."""
     sizes = static(shape, "shape")
     return tuple(int(s) if is_known(s) else -1 for s in sizes) if isinstance(sizes, tuple) else ()
 
@@ -152,7 +152,7 @@ def _places(starts: Array, ends: Array, columns: Array) -> tuple[Array, Array]:
 
 
 def _chosen(matrix: Array, inside: Array) -> Array:
-    """The elements of which `inside` is true, row by row."""
+    """The elements where `inside` is true, row by row."""
     return ops.gather_nd(matrix, as_i32(ops.where(inside)))
 
 

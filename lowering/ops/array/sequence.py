@@ -84,7 +84,7 @@ def lower_reverse_v2(x: Array, axis: Array) -> Array:
 
 
 def _reversed_by_data(x: Array, axis: Array) -> Array:
-    """REVERSE_V2 for each of the axes, of which data says which they are."""
+    """REVERSE_V2 for each axis, where data decides which axes are reversed."""
     axes = type_of(axis)
     if not axes.is_static:
         raise LowerError("a number of axes that is open is reversed", found=str(axes))

@@ -101,7 +101,7 @@ def lower_unique_with_counts(x: Array, *, out_idx: DType = DType.i32) -> Any:
 def lower_unique_with_counts_v2(x: Array, axis: Array, *, out_idx: DType = DType.i32) -> Any:
     """As UniqueWithCounts, of the elements of a vector. Slices of a tensor are compared with each other.
 
-    Slices that have a NaN equal none, which is why each is told to equal itself.
+    Slices with a NaN equal none, so each is set equal to itself.
     """
     axes = axes_of(axis, rank(x))
     if rank(x) == 1:

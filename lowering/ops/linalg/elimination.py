@@ -1,4 +1,4 @@
-"""Inverses, determinants, solutions and factors of small matrices, of which the model knows the size.
+"""Inverses, determinants, solutions and factors of small matrices of known size.
 
 Each step of an elimination is a handful of operators on all matrices at once, so that the size is limited.
 """

@@ -209,7 +209,7 @@ def lower_matrix_diag_v3(
 
 
 def _matrix_sizes(sizes_: Sequence[int], size: int, first: int, last: int) -> tuple[int, int]:
-    """The sizes of a matrix of which neither, one or both are given, as TensorFlow completes them."""
+    """Complete the sizes of a matrix as TensorFlow does, where neither, one or both are given."""
     rows, columns = sizes_
     least_rows, least_columns = size - min(last, 0), size + max(first, 0)
     if rows == columns == -1:

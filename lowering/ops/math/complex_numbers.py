@@ -20,7 +20,7 @@ _LAYOUT = (ops.squeeze, ops.reshape, ops.transpose, ops.strided_slice, ops.expan
 
 
 def whole(real: Array, imaginary: Array) -> Array:
-    """The complex number of two parts: a composite, of which passes/complex_parts leaves nothing where it can.
+    """The complex number of two parts: a composite, which passes/complex_parts removes where it can.
 
     real, imaginary: f32[...], of one shape -> c64[...]
     """

@@ -57,7 +57,7 @@ def in_arithmetic(
 
 
 def cut(x: Array, low: float | None, high: float | None) -> Array:
-    """x within a range, of which an end may be open."""
+    """Clip x to a range; an end may be open."""
     x = x if low is None else ops.maximum(x, scalar(low, x))
     return x if high is None else ops.minimum(x, scalar(high, x))
 

@@ -36,7 +36,7 @@ def lower_histogram_fixed_width(values: Array, value_range: Array, nbins: Array,
 
 
 def _first_numbers(value_range: np.ndarray, count: int) -> tuple[float, ...]:
-    """The least f32 that stands in each interval but the first."""
+    """The least f32 in each interval but the first."""
     low, high = value_range
     step = np.float64(high - low) / count
     wanted = np.arange(1, count)

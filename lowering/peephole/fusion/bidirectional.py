@@ -75,7 +75,7 @@ _KINDS: Mapping[Op, _Kind] = {
 
 @dataclass(frozen=True)
 class _Reading:
-    """How a recurrence reads its sequence: along which axis of which tensor, transposed how, reversed along which."""
+    """How a recurrence reads its sequence: the tensor, its permutation, and the axes that are reversed."""
 
     base: Var
     perm: tuple[int, ...]

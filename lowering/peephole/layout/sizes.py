@@ -59,7 +59,7 @@ def _parts(scalars: Sequence[Atom], view: GraphView) -> Iterator[Any]:
 
 
 def _place(scalar: Atom, view: GraphView) -> tuple[Var, int] | None:
-    """The vector of which a scalar is an element, and the element's number."""
+    """The vector that a scalar is an element of, and the element's index."""
     made = view.producer(scalar)
     if made is None or made.op is not ops.strided_slice or made.params["shrink_axis_mask"] != 1:
         return None

@@ -28,9 +28,9 @@ _MOST_PATTERNS = 6  # rows up to which every pattern of a mask is tried; of more
 class Mask:
     """A step input that decides for each row of the batch whether the step counts.
 
-    var: bool[b] or bool[b,1], or floats of 0 and 1. counts: its value where the step counts. fills: by position among
-    the results of the body, for those that are collected, what stands in them where the step does not count: a carry, a
-    value that no step changes, or a constant. The carries keep their values there.
+    var: bool[b] or bool[b,1], or floats of 0 and 1. counts: its value where the step counts. fills: the values
+    of collected results where the step does not count, by position among the results of the body: a carry, a value
+    that no step changes, or a constant. The carries keep their values there.
     """
 
     var: Var
@@ -39,7 +39,7 @@ class Mask:
 
 
 def unmasked(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[Graph, Mask | None]:
-    """The body whose results are what the step computes, and the mask that decides whether they count.
+    """Remove the mask: return the body that computes the unmasked step, and the mask that decides whether it counts.
 
     The body as it is, and None, unless every carry and every collected result is selected by one and the same mask, or
     blended by it: `old * mask + new * (1 - mask)`, which is a choice where the mask is 0 or 1, as `fuse` makes sure.

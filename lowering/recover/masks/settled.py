@@ -1,4 +1,4 @@
-"""The step of a loop where some inputs hold one value: what they choose, multiply and add to is decided then."""
+"""Simplifies the step of a loop where some inputs hold one value: selects, products and sums with them."""
 
 from __future__ import annotations
 
