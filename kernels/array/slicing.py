@@ -96,7 +96,7 @@ def strided_slice(
 
 @strided_slice.types_by_data
 def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **options: Any) -> TensorType:
-    """As if the dimensions with bounds of which too little is known were taken whole, with fresh symbols for them."""
+    """The type as if dimensions with unknown bounds were taken whole, with fresh symbols for them."""
     begins, ends = known_entries(begin), known_entries(end)
     if options["offset"]:
         ends = [None for _ in ends]
@@ -123,7 +123,7 @@ def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **opt
 
 
 def _with_elements(x: Atom, begins: list[Any], options: dict[str, Any]) -> Atom:
-    """x with a number for each open size of which one element is taken: half a size may be 0, which jax asks about."""
+    """x with a number for each open size that one element is taken from: half a size may be 0, which jax asks about."""
     if options["ellipsis_mask"] | options["new_axis_mask"]:
         return x
     shape = list(x.type.shape)

@@ -1,4 +1,4 @@
-"""`IntegerTypes`: what an integer body knows of an equation beside the arrays, which carry no scale."""
+"""`IntegerTypes`: the types that an integer body gets beside the arrays, which carry no scale."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class IntegerTypes:
 
 
 def is_quantized(t: TensorType) -> bool:
-    """Whether integers stand for real numbers."""
+    """Whether integers represent real numbers."""
     return t.quantization is not None and bool(t.quantization.scale) and not t.dtype.is_float
 
 
 def quantizes_as_it_runs(eqn: Eqn) -> bool:
-    """Whether a kernel takes floats beside constant integers that stand for weights, and so quantizes the floats."""
+    """Whether a kernel takes floats beside constant integer weights, and so quantizes the floats."""
     first, *others = eqn.inputs or (None,)
     if not isinstance(first, Var) or first.type.dtype is not DType.f32 or eqn.op.scales:
         return False

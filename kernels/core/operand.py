@@ -19,7 +19,7 @@ Static: TypeAlias = Annotated[Any, "static"]
 """An operand that the body gets by value: an int, or nested tuples of ints and symbolic dimensions."""
 
 ShapeOnly: TypeAlias = Annotated[Any, "shape_only"]
-"""An operand of which only the shape is looked at (SHAPE, RANK)."""
+"""An operand that is read for its shape alone (SHAPE, RANK)."""
 
 Measure: TypeAlias = Annotated[Any, "measure"]
 """An operand that the body gets as it is, and whose value decides the size of the result (RANGE)."""

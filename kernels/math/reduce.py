@@ -28,7 +28,7 @@ def reduction(
 ) -> TflOp:
     """Declare a reduction: the function of that name in NumPy and jax.numpy.
 
-    keeps_dtype: the function would widen small integers unless it is told the dtype.
+    keeps_dtype: pass the dtype, as the function would widen small integers.
     """
 
     def body(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:

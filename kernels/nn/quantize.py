@@ -1,7 +1,7 @@
-"""QUANTIZE and DEQUANTIZE: between real numbers and integers that stand for them.
+"""QUANTIZE and DEQUANTIZE: between real numbers and the integers that represent them.
 
-What an integer stands for is part of a tensor's type, which arrays do not have: so the ops themselves compute what
-needs no scale, and `dequantized` is the formula for those who know the types.
+The scale is part of a tensor's type, which arrays do not have. So the ops themselves compute only the part that needs
+no scale, and `dequantized` is the formula for callers that know the types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def dequantize(x: Array, /) -> Array:
 
 @tfl("QUANTIZE", scales="into")
 def quantize(x: Array, /) -> Array:
-    """The integers that stand for real numbers, or for those that other integers stand for; in a graph alone.
+    """Quantize real numbers, or requantize integers; in a graph alone.
 
     x: f32[...] | i8[...] | u8[...] | i16[...] | i32[...] -> i8[...] | u8[...] | i16[...] | i32[...]
     Source: tflite/kernels/quantize.cc

@@ -110,7 +110,7 @@ def _lsh_type(hash_: TensorType, x: TensorType, weight: TensorType | None, *, ty
 
 @tfl("SKIP_GRAM", traceable=False)
 def skip_gram(x: Array, /, *, ngram_size: int, max_skip_size: int, include_all_ngrams: bool) -> Array:
-    """All runs of ngram_size words of the first text, of which up to max_skip_size may be left out between two.
+    """All runs of ngram_size words of the first text, with up to max_skip_size words left out between two.
 
     x: string[...] -> string[n]. include_all_ngrams: shorter runs too, each behind those that go on from it. None where
     there are fewer than ngram_size words. Words are joined by a space, whatever stood between them.
