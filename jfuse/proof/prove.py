@@ -104,6 +104,7 @@ def prove(
     masks = {body.inputs[place]: of for place, of in known.padded.items()}
     held = {body.inputs[place]: value for place, value in known.held.items()}
     body, replacement = _bound(body, constants), _bound(replacement, constants)
+    # First the cheap reasons to refuse: ops that cannot run, states, and case distinctions that samples could miss.
     if works_on_bytes(replacement):
         _refuse_unexplained(body, replacement, claims)
         return Proof(agree(body, replacement, seed), 0.0)
@@ -118,6 +119,8 @@ def prove(
     sampler = Sampler.of(body, replacement, padded=masks, held=held)
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
+    # Then a proof for all inputs. Samples follow in any case: they measure the error in floats, and without a proof
+    # they are all that there is.
     verdict = NOT_TRIED
     if for_all:
         verdict = prove_symbolically(body, replacement, held, masks, rounded=tolerance == ROUNDED)

@@ -36,6 +36,7 @@ def with_row_tables(graph: Graph, wanted: Callable[[Eqn], bool]) -> Graph:
         (var,) = eqn.outputs
         if var.type.dtype is not DType.f32:
             return None
+        # Only the last value of a chain becomes a table: the ones before it vanish with their readers.
         if var not in results and all(not tables.keys().isdisjoint(r.outputs) for r in readers.get(var, ())):
             return None
         row = tuple(map(int, var.type.shape[table.ids.type.rank :]))

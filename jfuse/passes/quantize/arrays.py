@@ -123,6 +123,8 @@ def rounded_in_turn(array: np.ndarray, scale: np.ndarray, last: int, moments: np
     scale = np.broadcast_to(np.asarray(scale, np.float64), array.shape)[:, order]
     left = np.asarray(array, np.float64)[:, order]
     damped = squares[np.ix_(order, order)] + np.eye(terms) * ((_DAMPING + terms / rows) * sizes.mean() or 1.0)
+    # Row i of the Cholesky factor of the inverse says how the terms after i make up best for an error in term i, once
+    # those before it are fixed.
     upper = np.linalg.cholesky(np.linalg.inv(damped)).T
     steps = np.empty_like(left)
     for start in range(0, terms, _TERMS_AT_ONCE):
@@ -133,6 +135,7 @@ def rounded_in_turn(array: np.ndarray, scale: np.ndarray, last: int, moments: np
             error = (left[:, i] - steps[:, i] * scale[:, i]) / upper[i, i]
             left[:, i + 1 : end] -= np.outer(error, upper[i, i + 1 : end])
             errors[:, i - start] = error
+        # The terms behind the block get its corrections in one product: the same numbers, far fewer passes over them.
         left[:, end:] -= errors @ upper[start:end, end:]
     rounded = np.empty_like(steps)
     rounded[:, order] = steps

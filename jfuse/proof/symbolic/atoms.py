@@ -248,6 +248,7 @@ class Atoms:
         normal = tuple(Instance(i.family, tuple(_changed(r, change) for r in i.refs)) for i, _ in factors)
         key = ("product", *normal)
         families, atoms = np.full(len(chosen), -1), np.full(len(chosen), -1)
+        # Hash consing: a product that exists already keeps its family and atom, so that equal products are one atom.
         for number in self._by_key.get(key, []):
             known = {tuple(row): place for place, row in enumerate(self.families[number].chosen.tolist())}
             for row in np.nonzero(families < 0)[0]:

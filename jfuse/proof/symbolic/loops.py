@@ -156,6 +156,9 @@ def _as_known(
     relation = [_suggested(loop, is_read, c, n) for c, n in zip(scan.carries, numbers, strict=True)]
     relation = [_where_equal(reader, r, loop.initial, c) for r, c in zip(relation, scan.carries, strict=True)]
     others = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
+    # Induction. The relation holds before the first step (`_where_equal` on the initial states). If a step that
+    # assumes it makes equal carries again, it holds at every step. Elements whose carries differ leave the relation,
+    # which shrinks until it is preserved or empty, so the loop ends.
     while any((atoms >= 0).any() for r in relation for atoms in r):
         state = []
         for carry, rows, other in zip(scan.carries, relation, others, strict=True):

@@ -60,6 +60,8 @@ def read_masked(reader: StepReader, scan: Scan) -> MaskedLoop | None:
     comes_first = (side == "right") != mask.refs[place].flipped
     if comes_first != bool(counted):
         return None
+    # The counted steps come first, so the loop is that without a mask, read at the last counted step (`last`, or the
+    # initial state where `count` is 0). The other steps then all start from these final carries, which they keep.
     carried, ys, loop = read(reader, _with_mask(scan, mask, counted))
     rows = (*mask.refs[:place], *mask.refs[place + 1 :])
     count, last = _count(reader.atoms, mask.family, bool(counted)), _last(reader.atoms, mask.family, bool(counted))
@@ -111,6 +113,8 @@ def _counted_value(reader: StepReader, scan: Scan, mask: Instance) -> int | None
         either, *of_value = (
             stepped(reader, s, _ANY, state) for s in (scan, _with_mask(scan, mask, 0), _with_mask(scan, mask, 1))
         )
+        # A value of the mask that leaves arbitrary carries as they are is the one that does not count. Exactly one
+        # value must do so.
         held = [all(equal(c, s) for c, s in zip(carried, state, strict=True)) for carried, _ in of_value]
         if held[0] == held[1]:
             return None

@@ -54,6 +54,8 @@ def lower_ctc_beam_search_decoder(
     steps, batch, classes = inputs.shape
     if not is_known(classes):
         raise LowerError("a beam search over an open number of classes has no TFLite spelling")
+    # All beams of all sequences grow together, one step in each turn of the WHILE. A beam that does not exist has the
+    # log probability _NEVER: the search starts with one empty beam.
     scores = ops.maximum(ops.log_softmax(inputs), _NEVER)
     first = np.full((1, beam_width), _NEVER, np.float32)
     first[0, 0] = 0
@@ -76,6 +78,7 @@ def lower_ctc_beam_search_decoder(
     def turned(step: Array, end: Array, scores: Array, lengths: Array, *beams: Array) -> tuple[Array, ...]:
         before = _Beams(*beams)
         after = _grown(before, ops.gather(scores, step, axis=0), int(classes))
+        # Sequences that have ended keep their beams.
         runs = ops.expand_dims(ops.less(step, lengths), np.int32(1))
         selected = [ops.select_v2(runs, a, b) for a, b in zip(after[1:], before[1:], strict=True)]
         labels = ops.select_v2(ops.expand_dims(runs, np.int32(2)), after.labels, before.labels)

@@ -29,12 +29,16 @@ def recover_svdf(step: Step) -> Proposal:
     need(fits, "not_svdf", want="one state and one output", near=-2)
     x, (state,), (after,) = step_input(step.xs), step.carries, step.next_carries
     need(state.type.dtype is DType.f32, "state_dtype", want="f32", got=str(state.type))
+    # The next state is affine in state and x. The matrix of the state must only move places along chains, one chain
+    # for each filter; the matrix of x fills the newest place of each chain and holds the feature weights.
     leaf = step.view.read(after)
     moved, taken = _moves(step.view, leaf, state, x)
     chains = _chains(moved)
     need(chains, "not_svdf", want=_NEXT, got="a state that moves otherwise", near=1)
     new = step.view.reader.origin(after)
     assert isinstance(new, Var), "what depends on a state is no constant"
+    # With the new state cut out as an input, the output is an activation of an affine function of it: its matrix has
+    # the time weights.
     view, cut_input = step.view.cut(new, state.type)
     expr = view.read(view.body.outputs[1])
     time, bias, activation = _time_filters(view, expr, cut_input)

@@ -75,6 +75,7 @@ class FissionStep:
     def reach(self) -> list[int]:
         """For each carry the carries that it is computed from over any number of steps, a bit for each."""
         reached = [self.behind[a] if isinstance(a, Var) else 0 for a in self.next.values()]
+        # Warshall's transitive closure, on rows of bits: afterwards bit k of row i says that carry i depends on k.
         for k in range(len(reached)):
             for i, bits in enumerate(reached):
                 if bits >> k & 1:
@@ -143,6 +144,8 @@ class FissionPlan:
     def _given(self, part: Part) -> tuple[Var, ...]:
         """List the values that the part reads from outside, as few as possible (a smallest cut)."""
         own = set(part.carries) | {out for eqn in part.eqns for out in eqn.outputs}
+        # The graph of the cut has the equations that may move into the part. Values that exist for single steps only
+        # (`uncut`) cannot be sequences from outside, so the cut must pass before them.
         reads_of_part = [a for eqn in part.eqns for a in eqn.inputs if a in self.step.stepped and a not in own]
         reads: dict[Var, list[Var]] = {}
         uncut: set[Var] = set()
@@ -206,6 +209,8 @@ class FissionPlan:
 
     def _residue(self, eqn: Eqn) -> Part:
         """A part without carries, for an equation that no loop has to carry but that is for single steps only."""
+        # All such equations between the same carries share one part; two loops over the same steps would cost more.
+        # The part takes everything between two of them as well, or the parts would need each other in a circle.
         step = self.step
         key = self._place(eqn)
         alike = {e for e in step.eqns if self._is_free(e) and not step.is_vectorizable(e) and self._place(e) == key}
@@ -234,6 +239,7 @@ class FissionPlan:
 
 def _recurrences(step: FissionStep) -> list[Part]:
     """A part for each set of carries that need each other, with all equations between them, an earlier one first."""
+    # Carries that reach each other are a strongly connected component of the step's dependences: one recurrence.
     reach = step.reach
     sets = {
         _union(1 << j for j in range(len(reach)) if reach[i] >> j & 1 and reach[j] >> i & 1) for i in range(len(reach))
@@ -243,6 +249,7 @@ def _recurrences(step: FissionStep) -> list[Part]:
     def depth(carries: int) -> tuple[int, int]:
         return _union(bits for i, bits in enumerate(reach) if carries >> i & 1).bit_count(), -carries
 
+    # By the number of carries behind a set, which is a topological order: a set has more behind it than those it reads.
     ordered = sorted(sets, key=depth)
     for carries in list(ordered):
         leaders = [s for s in ordered if s != carries and depth(s) < depth(carries) and _reads(step, carries, s)]

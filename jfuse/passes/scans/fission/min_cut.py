@@ -27,6 +27,8 @@ def smallest_cut(
     reads: what each value is computed from; those that it does not name are given. uncut: values to keep out of the
     set; none of them may be a given one. late: of several such sets the one nearest to `wanted`, else the farthest.
     """
+    # Minimum vertex cut by maximum flow (Ford and Fulkerson): each value is split into an entrance and an exit with
+    # capacity 1 between them, and everything else is endless. So each saturated value is one value of the cut.
     network = _Network()
     order = _behind(reads, wanted)
     for var in order:
@@ -39,6 +41,8 @@ def smallest_cut(
         network.add((var, True), _SINK, _ENDLESS)
     while network.augment():
         pass
+    # Several cuts may be smallest. The residual network tells the one nearest to the sink from that nearest to the
+    # source.
     if late:
         near = network.reaching(_SINK)
         return tuple(var for var in order if (var, True) in near and (var, False) not in near)

@@ -51,6 +51,7 @@ def _converted(graph: Graph, ctx: Context, *, refines: bool) -> tuple[Graph, Map
         sizes.update(known)
         return body
 
+    # Bodies first, so that loops in them are scans already when the loop around them is read.
     graph = with_bodies(graph, inside)
     rewriting = Rewriting(graph, refines=refines)
 

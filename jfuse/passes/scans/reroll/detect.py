@@ -62,6 +62,8 @@ def _loop(repetition: Repetition, region: Sequence[Orbit]) -> Unrolled | None:
     align(region)
     core = _core(region)
     check = _Check(repetition, core)
+    # The last step may be another one than the rest (other code reads it, or its end is cut off). So candidates for the
+    # last step go back one by one until enough steps before it are equal.
     last, least = _last_step(region, core, repetition), min(min(o.places) - o.shift for o in core)
     while last - least >= LEAST_STEPS - 2:  # the one before may be folded
         steps, before = check.run(last)
@@ -125,6 +127,8 @@ class _Check:
         self.values = {}
         number, first = last, last + 1
         floor = _NEVER
+        # From the last step backwards. floor: the least number of the first step. An operand that no step computes must
+        # be an initial value, one for all who read it: its step lies before the first one.
         while number >= floor:
             needs = self._step(number)
             if needs is None:

@@ -146,6 +146,8 @@ class _Search:
 
     def run(self) -> None:
         groups = [_grouped(colours) for colours in _colours(self._repetition)]
+        # Equations with equal colours look alike some levels deep, as in Weisfeiler-Lehman refinement: only these are
+        # tried as a pair. From the end, since the last step has the whole repetition behind its operands.
         for e in reversed(range(len(self._eqns))):
             if e not in self._repetition.previous:
                 self._pair_with_earlier(e, groups)
@@ -174,6 +176,8 @@ class _Search:
     def _try(self, p: int, e: int, *, alone: bool) -> bool:
         if self._patience <= 0:
             return False
+        # A pair demands pairs of the operands, and so on backwards. All of them are taken or none: a wrong guess must
+        # leave nothing behind, and its size counts against the patience, which keeps the search linear.
         trial = self._trial(p, e)
         size = len(trial.pairs) + 1
         self._prune(trial)
@@ -223,6 +227,8 @@ class _Search:
 
         An operand without a counterpart in the step before is that of a first step, where later ones have counterparts.
         """
+        # waiting: by an equation, the pairs that read its result without a counterpart in the step before. They hold
+        # only as long as that equation has a successor itself, so a pair that goes takes them with it.
         waiting: dict[int, list[int]] = {}
         pending: list[int] = []
         for owner, var in trial.ends:

@@ -213,6 +213,7 @@ def _align(region: Sequence[Orbit]) -> None:
     """
     ordered = sorted(region, key=lambda o: o.places[0])
     mapped, timed = _mapped(ordered)
+    # slack: how far an orbit could move to an earlier step. ahead: how far it moves, at least as its readers need it.
     slack = _slack(ordered, mapped, timed)
     ahead: dict[Orbit, int] = {}
     needed: dict[Orbit, int] = {}
