@@ -129,7 +129,7 @@ class QuantizationOptions:
 
     def __post_init__(self) -> None:
         if self.calibration is not None and self.recipe is None:
-            raise JfuseError("calibration= is for quantization", remedy='quantize="int8", or another recipe')
+            raise JfuseError("calibration= needs quantize=", remedy='quantize="int8", or another recipe')
 
 
 @dataclass(frozen=True)

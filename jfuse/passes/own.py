@@ -119,7 +119,7 @@ class Pass:
                 f"the pass {self.name!r} changes what graph {before.name} computes, as far as can be told",
                 expected="the same results",
                 found=f"{refusal.condition}: {refusal.detail}" if refusal.detail else refusal.condition,
-                remedy="mend the pass; changes=True where it is meant to, trust=True where nothing can be run",
+                remedy="fix the pass; changes=True if results are meant to differ, trust=True if nothing can be run",
             ) from refusal
 
     def _by_rule(self, graph: Graph, ctx: Context) -> Graph:
@@ -238,9 +238,11 @@ def rewrites(
     places_named = [(place, of) for place, of in places.items() if of is not None]
     need_choice("on", on, ("graph", "program"))
     if len(places_named) > 1:
-        raise RuleError("a pass stands at one place", found=", ".join(f"{p}={of!r}" for p, of in places_named))
+        raise RuleError(
+            "a pass takes one of before=, after= and instead=", found=", ".join(f"{p}={of!r}" for p, of in places_named)
+        )
     if patterns and on == "program":
-        raise RuleError("patterns are looked for in graphs", found='on="program"')
+        raise RuleError('patterns need on="graph"', found='on="program"')
     first: tuple[_Place, str] = ("after", "simplify")
     place, of = places_named[0] if places_named else first
 

@@ -95,7 +95,9 @@ class Stage:
     @property
     def remedy(self) -> str:
         """The remedy for a graph that the pass has made invalid."""
-        return "report this model" if self.is_ours else "mend the pass: it gives a whole graph, of equal results"
+        return (
+            "report this model" if self.is_ours else "fix the pass: it must return a complete graph with equal results"
+        )
 
 
 PipelineStep = GraphPass | Stage

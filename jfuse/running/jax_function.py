@@ -80,7 +80,7 @@ class JaxFunction:
     def apply(self, weights: Mapping[str, Any], *args: Any) -> tuple[Any, ...]:
         """As a call, with these weights: arrays by name, of the shapes of `self.weights`."""
         if weights.keys() != self.weights.keys():
-            raise JfuseError("these are other weights", expected=list(self.weights), found=list(weights))
+            raise JfuseError("the weights have other names", expected=list(self.weights), found=list(weights))
         with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self._evaluate([weights[name] for name in self.weights], self._converted(args))
 
@@ -122,7 +122,7 @@ class JaxFunction:
     def _converted(self, args: tuple[Any, ...]) -> list[Any]:
         names = self._taken
         if len(args) != len(names):
-            raise JfuseError("another number of arguments", expected=", ".join(names), found=len(args))
+            raise JfuseError("the number of arguments differs", expected=", ".join(names), found=len(args))
         with jax.enable_x64(True):
             return [_converted(*each) for each in zip(args, self._types, names, strict=True)]
 

@@ -61,7 +61,7 @@ class MicroInterpreter(FileProcess):
         said = self.said()
         match = _ARENA.search(said)
         if match is None:
-            raise VerifyFailed("tflite-micro's interpreter does not tell its memory", found=said or None)
+            raise VerifyFailed("tflite-micro's interpreter does not report its memory", found=said or None)
         return int(match.group(1)), sum(map(int, _POINTERS.findall(said)))
 
     def runs_in(self, arena: int, inputs: Mapping[str, np.ndarray]) -> bool:

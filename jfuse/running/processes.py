@@ -46,7 +46,7 @@ def of_all_processes(own: Callable[[], T], error: type[JfuseError] = JfuseError)
         raise error(
             f"{_named(ended)} of {jax.process_count()} ended before it gave its part",
             found=str(broken),
-            remedy="what it wrote last says why; start all of them again",
+            remedy="its last output says why; start all processes again",
         ) from broken
     if failure is not None:
         raise failure

@@ -170,9 +170,9 @@ def untraceable(graph: Graph, limits: Limits = DEFAULT_LIMITS) -> str | None:
     if works_on_resources(graph):
         return WHY
     if shares_bodies(graph, limits.expanded):
-        return "its branches share bodies, of which XLA would have a copy for each way to them"
+        return "its branches share bodies, which XLA would copy for each path to them"
     if nesting(graph) > _DEEPEST:
-        return f"its loops and branches lie deeper in each other than {_DEEPEST}"
+        return f"its loops and branches are nested more than {_DEEPEST} deep"
     for eqn in all_eqns(graph):
         if eqn.op.tf_name is not None or eqn.op.code is not None:
             return f"{eqn.op.name} is computed by TensorFlow ({eqn.source})"

@@ -20,7 +20,7 @@ def from_front(axis: int, rank: int) -> int:
 def axes_from_front(axes: Any, rank: int) -> tuple[int, ...]:
     """Static axes, one or several, counted from the front; raises TypeMismatch where data decides them (None)."""
     if axes is None:
-        raise TypeMismatch("axes that data decides are asked for", expected="axes that are known")
+        raise TypeMismatch("the axes depend on data", expected="axes that are known")
     return tuple(from_front(a, rank) for a in (axes if isinstance(axes, tuple) else (axes,)))
 
 

@@ -17,7 +17,9 @@ from jfuse.opaque_ops.tf_op import CustomOp
 DETECTION = "TFLite_Detection_PostProcess"
 _INTEGERS = ("max_detections", "max_classes_per_detection", "num_classes")
 _FLOATS = ("nms_score_threshold", "nms_iou_threshold", "y_scale", "x_scale", "h_scale", "w_scale")
-_REMEDY = f'mend the annotation or the arguments, or write what the kernel reads: custom_ops={{"{DETECTION}": …}}'
+_REMEDY = (
+    f'fix the annotation or the arguments, or write the options that the kernel reads: custom_ops={{"{DETECTION}": …}}'
+)
 
 
 def as_runtime_op(name: str) -> Callable[..., Sequence[Var]] | None:

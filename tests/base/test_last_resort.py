@@ -124,7 +124,7 @@ def test_what_no_frame_tells_is_the_users_as_well(source: Any, foreign: Any) -> 
 def test_what_the_users_code_gives_is_checked(source: Any) -> None:
     lite, loaded = jfuse.convert(source, verify=False), jfuse.load(source)
     data = {"x": np.ones((4, 3), np.float32)}
-    with pytest.raises(jfuse.JfuseError, match=r"the pass '<lambda>' gives no Graph\n.*None\n.*mend the pass"):
+    with pytest.raises(jfuse.JfuseError, match=r"the pass '<lambda>' gives no Graph\n.*None\n.*fix the pass"):
         jfuse.lower(loaded, passes=(lambda graph, ctx: None,))
     with pytest.raises(jfuse.JfuseError, match="the metric gives no number"):
         jfuse.quantize(lite, "int8", data, target={"accuracy_drop": 0.1, "metric": lambda outputs: None})

@@ -114,7 +114,7 @@ def test_a_file_that_answers_something_else_is_an_error() -> None:
 
 
 def test_calibration_without_a_recipe_is_refused() -> None:
-    with pytest.raises(jfuse.JfuseError, match=r"calibration= is for quantization"):
+    with pytest.raises(jfuse.JfuseError, match=r"calibration= needs quantize="):
         jfuse.convert(lambda x: x, calibration="random")
 
 

@@ -72,9 +72,9 @@ def test_what_stands_nowhere_or_twice_is_refused() -> None:
         names(local(name="acme.x", before="no_such_pass")(kept))
     with pytest.raises(jfuse.JfuseError, match="two passes are named 'kept'"):
         names(kept, kept)
-    with pytest.raises(jfuse.RuleError, match="a pass stands at one place"):
+    with pytest.raises(jfuse.RuleError, match="a pass takes one of before=, after= and instead="):
         local(before="fuse", after="recover")
-    with pytest.raises(jfuse.RuleError, match="patterns are looked for in graphs"):
+    with pytest.raises(jfuse.RuleError, match='patterns need on="graph"'):
         jfuse.rewrites(lambda x: ops.exp(x), on="program")
     with pytest.raises(jfuse.RuleError, match="does not bind"):
         jfuse.rewrites(lambda x: ops.exp(x))(lambda match, y: y)

@@ -152,7 +152,7 @@ def kept(graph: Graph, ctx: Context) -> Graph:
 def test_a_pass_that_breaks_a_graph_is_named_with_those_before_it() -> None:
     with pytest.raises(JfuseError, match=r"pass 'forgetful' broke the graph \(passes before it: kept, kept\)") as error:
         run_pipeline(program(small()), Context(), (kept, kept, forgetful, kept))
-    assert error.value.remedy == "mend the pass: it gives a whole graph, of equal results"
+    assert error.value.remedy == "fix the pass: it must return a complete graph with equal results"
     with pytest.raises(JfuseError, match=r"'forgetful' broke the graph \(passes before it: none\)"):
         run_pipeline(program(small()), Context(), (forgetful,))
 

@@ -127,7 +127,7 @@ def test_large_weights_are_arguments_of_apply() -> None:
     x = np.ones((2, 300), np.float32)
     program = jax.jit(function.apply).lower(function.weights, x)
     assert len(program.as_text()) < 10_000
-    with pytest.raises(JfuseError, match="these are other weights"):
+    with pytest.raises(JfuseError, match="the weights have other names"):
         function.apply({}, x)
 
 
@@ -176,7 +176,7 @@ def test_loops_of_computed_turns_differentiate_forwards() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "another number of arguments"),
+        ((), "the number of arguments differs"),
         ((np.zeros((3, 5)),), "x has another shape"),
         ((0.0,), "x has another shape"),
     ],

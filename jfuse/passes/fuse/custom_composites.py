@@ -73,7 +73,7 @@ class _Kernel:
                 where=str(eqn.source),
                 expected=self.signature,
                 found=f"{', '.join(map(str, operands))} -> {', '.join(map(str, results))}",
-                remedy=f'mend the function, or give the options as bytes: custom_ops={{"{name}": b"…"}}',
+                remedy=f'fix the function, or give the options as bytes: custom_ops={{"{name}": b"…"}}',
             )
         return options
 

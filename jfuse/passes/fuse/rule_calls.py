@@ -99,7 +99,7 @@ def _call(rule: FuseRule, eqn: Eqn, call: _Call) -> tuple[Any, ...]:
             f"the rule {rule.name} failed on the composite {eqn.params['name']!r}",
             where=str(eqn.source) or None,
             found=raised_in(inspect.getsourcefile(rule.function), error),
-            remedy="mend the rule, or refuse with jfuse.need what it cannot take",
+            remedy="fix the rule, or refuse with jfuse.need what it cannot take",
         ) from error
     results = tuple(results) if isinstance(results, tuple | list) else (results,)
     if len(results) != len(eqn.outputs):

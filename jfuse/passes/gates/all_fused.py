@@ -24,7 +24,7 @@ def all_fused(ctx: Context) -> None:
         where=first.source or None,
         expected="strict=True: a fused op for each",
         found=_INDENT.join(map(_line, missed)),
-        remedy="mend what the rule asks for, or the rule; strict=False writes the function's own ops instead",
+        remedy="do as the rule asks, or fix the rule; strict=False writes the function's own ops instead",
     )
 
 

@@ -162,7 +162,7 @@ def _remedies(firsts: Sequence[Eqn], target: Target | None = None) -> Iterator[s
         yield _NO_RULE.format(op=opaque[0])
     bound = [e.op.tf_name for e in firsts if e.op.tf_name is not None and not e.op.node]
     if bound:
-        yield f"not as custom operators, as they cannot leave their graph: {', '.join(bound)}"
+        yield f"custom_ops= cannot take ops that refer to other nodes of their graph: {', '.join(bound)}"
     if any(_is_operator(e) and unsupported(e) is not None for e in firsts):
         yield _NO_KERNEL
     if any(_is_operator(e) and unsupported(e) is None for e in firsts) and target is not None:

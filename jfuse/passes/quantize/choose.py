@@ -214,7 +214,7 @@ class Choice:
         if any(slot.quantization.scale[0] >= row.below_scale for slot in slots):
             return "its operands' steps are too large for the kernel"
         if row.not_negative and any(slot.quantization.zero_point[0] > FIRST[slot.dtype] for slot in slots):
-            return "the kernel fails for negative numbers, which the integers of its operand could stand for"
+            return "the kernel fails for negative numbers, which its operand's integers can represent"
         return _COARSE if self._is_coarse(eqn) else None
 
     def _is_coarse(self, eqn: Eqn) -> bool:

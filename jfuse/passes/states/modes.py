@@ -49,7 +49,7 @@ def apply_state_mode(program: Program, ctx: Context) -> Program:
     layers = Layers.of(sources, ctx.variables)
     program = with_signatures(program, lambda s: _streamed(s, ctx, names, layers))
     if not any(s.states for s in program.signatures):
-        _note(ctx, f"state={mode!r} finds nothing that goes on from call to call: no recurrence, no variable")
+        _note(ctx, f"state={mode!r} finds nothing to keep between calls: no recurrence, no variable")
     if mode == "keep":
         return program
     return replace(program, signatures=tuple(_exposed(names.renamed(s)) for s in program.signatures))

@@ -31,7 +31,7 @@ def _gather(stepped: SteppedEqn) -> Value:
     assert isinstance(x, StepAxis), "one operand has steps"
     if x.axis != axis:
         if indices is not None:
-            raise StepsMix("it picks by what a call has once from its piece", x)
+            raise StepsMix("it picks by a value that a call computes once from its piece", x)
         return x.at(x.axis + (places - 1 if x.axis > axis else 0))
     index = stepped.static(1)
     if places == 0 and index is not None:

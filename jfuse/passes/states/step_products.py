@@ -53,7 +53,7 @@ def _batch_matmul(stepped: SteppedEqn) -> Value:
     if len(axes) == 2 and not (is_alike(*axes) and axes[0].axis < rank - 2):
         raise StepsMix("it multiplies every step with every other step", axes[0])
     if any(isinstance(v, CallValue) for v in stepped.values) and not axes[0].is_single:
-        raise StepsMix("it multiplies every step with what a call has once from its piece", axes[0])
+        raise StepsMix("it multiplies every step with a value that a call computes once from its piece", axes[0])
     for place in (0, 1):
         axis = axes[0].axis - (rank - len(stepped.shape(place)))
         if stepped.values[place] is None and axes[0].axis < rank - 2 and axis >= 0:

@@ -98,7 +98,7 @@ def known_axes(stepped: SteppedEqn, operand: int) -> Any:
     """The value of an operand that names axes."""
     value = stepped.static(operand)
     if value is None:
-        raise StepsMix("the axes that it is about are not known")
+        raise StepsMix("its axes are not known")
     return value
 
 

@@ -244,7 +244,7 @@ class StreamWalk:
             return self._mapped(eqn, values)
         if self._at[0] in self.kept and carries and any(isinstance(v, CallValue) for v in xs):
             if same(eqn.params["length"], 1) is not True:
-                raise StepsMix("it steps through what a call has once from its piece, and goes on from call to call")
+                raise StepsMix("it steps through a value of the whole piece, and keeps its state between calls")
         return [_worst(values)] * len(eqn.outputs)
 
     def _mapped(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:

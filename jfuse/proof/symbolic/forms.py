@@ -342,7 +342,7 @@ def closed(form: Form, part: int) -> Form:
     numbers = open_numbers(form.parts)
     size = form.parts[part][0]
     if not is_known(size) or form.uses(numbers[part]):
-        raise MustClose(size, "places are told apart along")
+        raise MustClose(size, "positions differ along")
     grid = np.arange(form.rows).reshape([int(s) for s, o in form.parts if not o])
     before = sum(not o for _, o in form.parts[:part])
     limit(form.rows * int(size))

@@ -77,7 +77,7 @@ def _split(form: Form, axis: int, parts: tuple[Part, ...]) -> Form:
     if len(mine) > 1:
         raise Stopped("an axis with other factors")
     if not mine:  # of size 1
-        raise Stopped("a broadcast that is not said")
+        raise Stopped("an implicit broadcast")
     ((size, is_open),) = mine
     first = sum(len(a) for a in form.axes[:axis])
     if not is_open:
@@ -100,7 +100,7 @@ def _same_openness(forms: list[Form], part: int) -> list[Form]:
         return [closed(f, part) if s else f for f, s in zip(forms, states, strict=True)]
     changed = [f if s else opened(f, part) for f, s in zip(forms, states, strict=True)]
     if any(f is None for f in changed):
-        raise MustClose(forms[0].parts[part][0], "places are told apart along")
+        raise MustClose(forms[0].parts[part][0], "positions differ along")
     return [f for f in changed if f is not None]
 
 

@@ -36,7 +36,7 @@ def lookup_operands(reader: StateReader, tables: Mapping[int, Contents], operato
     handle, *others = reader.tensors.exactly(operator.inputs, 3, f"{reader.where} (HASHTABLE_FIND)")
     number = _handles(reader).get(handle)
     if number is None or number not in tables:
-        raise BadFlatbuffer("a table is looked up in that is never filled", where=reader.where)
+        raise BadFlatbuffer("a lookup table is never filled", where=reader.where)
     return [*tables[number], *(reader.read(i) for i in others)]
 
 

@@ -25,7 +25,7 @@ class Values(Enum):
     """
 
     MOVED = "results are operands, or a constant: any bits will do"
-    CHOSEN = "results are operands, or 0, told apart by their values"
+    CHOSEN = "results are operands, or 0, chosen by their values"
     WRAPPED = "integers overflow alike whatever their sign: their bits will do"
     BITWISE = "each bit of an integer by itself, or whether all are equal: their bits will do"
     COMPUTED = "by value only"

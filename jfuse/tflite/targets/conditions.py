@@ -119,7 +119,7 @@ def gpu_rank(eqn: Eqn) -> str | None:
 def gpu_lstm(eqn: Eqn) -> str | None:
     """tflite/delegates/gpu/common/model_builder.cc, LSTMOperationParser: the basic kernel, on what is computed."""
     if eqn.params.get("kernel_type") != "BASIC":
-        return "of the full kernel, CompiledModel does not hand it any"
+        return "CompiledModel passes the delegate no LSTM of the full kernel"
     computed = [a for i, a in enumerate(eqn.inputs) if i in (0, 1, 4)]
     return "the delegate takes no constant input or state" if any(isinstance(a, Const) for a in computed) else None
 

@@ -80,7 +80,7 @@ def lower_scale_and_translate(
     pairs = _known_sizes(images, size)
     if not is_constant(scale) or not is_constant(translation):
         raise LowerError(
-            "images are scaled by what is computed at run time", expected="a constant scale and translation"
+            "images are scaled by a factor that is computed at run time", expected="a constant scale and translation"
         )
     kernel = resampling.FILTERS[kernel_type]
     rows, columns = (

@@ -71,7 +71,7 @@ _REASONS = {
     "not known to the prover": "convolutions and pools are no matrices to it",
     "conv_general_dilated": "convolutions are no matrices to it",
     "normal forms differ": "an identity that it lacks: a variance in two spellings, a sum of matrices times each other",
-    "told apart along": "a sum, a slice or a padding along an open axis",
+    "differ along": "a sum, a slice or a padding along an open axis",
     "no real number": "softmax and paddings start from minus infinity",
     "a reshape": "an axis is divided where it is open",
     "an index": "a lookup at run time",

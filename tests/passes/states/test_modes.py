@@ -124,7 +124,7 @@ def test_carries_are_named_by_what_is_done_with_them() -> None:
 def test_what_starts_from_what_is_computed_is_no_state() -> None:
     signature, ctx = streamed(lambda x, h: rnn(x, h)[1], "keep", STEPS, ROW)
     assert signature.states == ()
-    assert ["finds nothing that goes on" in note for note in ctx.report.notes] == [True]
+    assert ["finds nothing to keep" in note for note in ctx.report.notes] == [True]
 
 
 def test_loops_over_no_sequence_start_anew() -> None:

@@ -36,7 +36,7 @@ class ValueRanges:
             return "training gave it no range, and there is no calibration"
         if self.statistics.record(what).not_finite:
             return "calibration saw only NaN and infinities of it"
-        return "no calibration call computed it; where it stands in a loop, sequences of several lengths do"
+        return "no calibration call computed it; if it is in a loop, calibrate with sequences of several lengths"
 
     def range(self, what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
         """The least and greatest number, by an algorithm of `Statistics.range`, without numbers that mean infinity."""

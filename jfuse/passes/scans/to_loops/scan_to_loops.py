@@ -209,7 +209,7 @@ def _copied_draw(loop: Loop) -> LowerError:
     return LowerError(
         "a loop whose random numbers come from an operator of the file's own cannot be unrolled",
         where=str(loop.eqn.source) or None,
-        expected="one operator in WHILE, which goes on where its last call has ended",
+        expected="one operator in WHILE, which continues where its last call ended",
         found="copies of it, which may all begin at the same seed",
         remedy='loop="auto", and a target with WHILE',
     )
