@@ -302,7 +302,7 @@ class Model(NotebookView):
                 f"no integer body computes {missing.op.name} as {rounding} does",
                 where=str(missing.source) or None,
                 found=str(missing),
-                remedy="the model itself: LiteRT computes what has no body"
+                remedy="the model itself: LiteRT computes operators without a body"
                 if self.integers is None
                 else "another rounding",
             )

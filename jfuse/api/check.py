@@ -58,7 +58,7 @@ def check(
     not_lowered = next((e for g in loaded.program.entries() for e in all_eqns(g) if e.op.builtin is None), None)
     if not_lowered is not None:
         raise JfuseError(
-            "a source is no file yet", found=not_lowered.op.name, remedy="jfuse.convert it, and check what it becomes"
+            "a source is no file yet", found=not_lowered.op.name, remedy="jfuse.convert it, and check the result"
         )
     data = loaded.to_bytes()
     found: TargetCheck | RuntimesCheck

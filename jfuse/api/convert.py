@@ -106,7 +106,7 @@ def convert(
     metadata: of the file, as for `Model.with_metadata`.
     """
     if samples is not None and not verify:
-        raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
+        raise JfuseError("samples= needs verify=True", found="verify=False", remedy="one of the two")
     need_inputs("samples=", samples)
     steps = with_own(passes)
     about = None if metadata is None else metadata_of(metadata)

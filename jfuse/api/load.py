@@ -117,7 +117,7 @@ def load_selected(
             raise JfuseError(f"{source} does not exist")
         if selection.shapes or selection.batch is not None:
             found = "a file's bytes" if in_memory else str(source)
-            raise JfuseError("shapes= and batch= are of what becomes a file, not of a file", found=found)
+            raise JfuseError("shapes= and batch= apply to sources, not to .tflite files", found=found)
         program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
         return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
     if isinstance(source, Program | Graph):
@@ -172,7 +172,7 @@ def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
     unknown = sorted(set(custom_ops) - found - {e.params["name"] for e in eqns if e.op is composite})
     if unknown:
         raise JfuseError(
-            f"custom_ops= names {', '.join(unknown)}, of which the model has no node that its results need",
+            f"custom_ops= names {', '.join(unknown)}, but the model's results need no such node",
             expected="names of TensorFlow ops, or of marked functions"
             + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
         )

@@ -206,7 +206,7 @@ def _finished(found: Model, text: bytes, data: bytes, timing: Timing | None) -> 
     before = f"{operators_in(data)} operators and {len(data):,} bytes"
     report.notes = [*report.notes, f"the file had {before}; now {operators_in(text)} and {len(text):,}"]
     if timing is None:
-        report.notes.append("times were not compared: this machine does not run what the file is for")
+        report.notes.append("times were not compared: this machine does not run files of this target")
     else:
         report.notes.append(
             f"it takes {timing.ratio:.2f} of the time ({timing.microseconds:.0f} us in LiteRT on this machine)"

@@ -36,7 +36,7 @@ def extract(
     graph = chosen.graph
     if chosen.states or has_effects(graph):
         raise JfuseError(
-            "a part of what keeps states cannot be told from the rest",
+            "a part that keeps states cannot be separated from the rest",
             found=", ".join(s.name for s in chosen.states) or "variables",
             remedy='state="io" makes them inputs and outputs, which can be cut like others',
         )

@@ -91,7 +91,9 @@ def quantize(
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
     on_stage("import")
     if isinstance(source, Model) and (shapes or batch is not None):
-        raise JfuseError("shapes= and batch= are of what is loaded", remedy="jfuse.load(source, shapes=…, batch=…)")
+        raise JfuseError(
+            "shapes= and batch= apply to sources that are loaded", remedy="jfuse.load(source, shapes=…, batch=…)"
+        )
     model = source if isinstance(source, Model) else load(source, shapes=shapes, batch=batch, unsafe=unsafe)
     data = repeatable(calibration)
     options = LoweringOptions(
@@ -156,9 +158,7 @@ def quantize_report(
     quantized = model if isinstance(model, Model) else load(model, unsafe=unsafe)
     floats = quantized.unquantized if against is None else against
     if floats is None:
-        raise JfuseError(
-            "a quantized file alone does not tell what it should answer", remedy="against=, the model in floats"
-        )
+        raise JfuseError("a quantized file alone has no reference", remedy="against=, the model in floats")
     is_lowered = against is None or (isinstance(against, str | Path) and Path(against).suffix == ".tflite")
     reference = floats if isinstance(floats, Model) else load(floats, unsafe=unsafe)
     reference = reference if is_lowered else lower(reference)

@@ -233,7 +233,7 @@ def _alone(a: Any, unsafe: bool, limits: Limits) -> Sides:
         raise JfuseError(
             f"{one.text} is not a lowered model or a file",
             expected="something to compare it with",
-            remedy="jfuse.verify(a, b), or jfuse.convert, which compares what it makes",
+            remedy="jfuse.verify(a, b), or jfuse.convert, which compares its result",
         )
     xla, litert = one.runners
     return Sides((litert,), xla, (one.text, ""), one.path, one.model, one.data, one.model)

@@ -120,7 +120,7 @@ def _not_imported(error: ImportError, stage: str, where: str | None) -> JfuseErr
     found = " ".join(f"{type(error).__name__}: {error}".split())
     if any(words in found for words in _NO_MEMORY):
         return JfuseError(f"{stage} failed: there is not enough memory to load a library", where=where, found=found)
-    remedy = "mend its installation: pip check says what does not fit together"
+    remedy = "repair its installation: pip check lists the conflicts"
     if untested := _untested():
         found = f"{found}; {', '.join(f'{name} {version}' for name, version in untested.items())}"
         remedy = f"{', '.join(f'{name}<{NEXT[name]}' for name in untested)}, with which jfuse was tested"

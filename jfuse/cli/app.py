@@ -132,7 +132,7 @@ def convert(
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
     if samples is not None and not verify:
-        raise typer.BadParameter("is what is compared on: without --no-verify", param_hint="--samples")
+        raise typer.BadParameter("is for the comparison: without --no-verify", param_hint="--samples")
     about = (metadata, options.labels_of(labels))
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code

@@ -31,7 +31,7 @@ class NanWeights:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
         if array.dtype.kind in "fcV" and (count := count_nans(array)):
             what = self.names.get(address(array), what)
-            self._found[f"{what} holds {count} NaN among {array.size} numbers: what follows from it is NaN"] = None
+            self._found[f"{what} holds {count} NaN among {array.size} numbers: values computed from it are NaN"] = None
 
     def look_at_constant(self, what: str, value: Any) -> None:
         """As `look_at`, but for a lone NaN, which an author wrote: `where(x > 0, x, nan)`."""

@@ -113,7 +113,7 @@ def _bytes(item: Item) -> int:
 
 
 def _untrusted(data: CalibrationData) -> str:
-    return "random numbers, which nobody chose" if isinstance(data, str) and data == RANDOM else ""
+    return "random numbers" if isinstance(data, str) and data == RANDOM else ""
 
 
 @dataclass

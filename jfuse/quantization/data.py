@@ -203,7 +203,7 @@ class _Reader:
                 f"{place} has arrays of different lengths",
                 expected="as many calls of each",
                 found=counts,
-                remedy="leave out what has no counterpart",
+                remedy="leave out the ones without a counterpart",
             )
         for name, cut in cuts.items():
             _check_values(cut.array, f"{name!r} in {place}")

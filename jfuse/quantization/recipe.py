@@ -79,7 +79,7 @@ class QuantizeRule:
             whole(f"{name} of a rule of a recipe", getattr(self, name), most=LARGEST_SIZE)
         if (self.granularity == "block") != (self.block_size > 0):
             raise JfuseError(
-                "blocks have a size, and nothing else has",
+                "granularity='block' and block_size= need each other",
                 expected="granularity='block' together with block_size=32 (64, 128, 256)",
                 found=f"granularity={self.granularity!r}, block_size={self.block_size}",
             )

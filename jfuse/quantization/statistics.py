@@ -188,7 +188,7 @@ class Statistics:
         if self.untrusted:
             yield f"the calibration is not to be trusted: {self.untrusted}"
         given = sorted(value_source(self.program, v) for v in self._given if self.record(Observed(v)).is_zero)
-        yield from (f"{place} was 0 in all calls of the calibration, which tells no range of it" for place in given)
+        yield from (f"{place} was zero in every calibration call, so its range is unknown" for place in given)
         vars_of = {key: var for var, key in self._keys.items()}
         bad = [key for key, record in self.records.items() if record.not_finite]
         for key in bad[:3]:
@@ -303,7 +303,7 @@ def is_earlier(data: Any) -> bool:
     kinds = [isinstance(d, Statistics) or (_is_path(d) and is_statistics(d)) for d in _each(data)]
     if any(kinds) and not all(kinds):
         other = _each(data)[kinds.index(False)]
-        raise JfuseError("statistics stand for all calibration data", found=f"{shown(other)} beside them")
+        raise JfuseError("statistics replace all calibration data", found=f"{shown(other)} beside them")
     return any(kinds)
 
 

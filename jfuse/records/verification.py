@@ -68,9 +68,9 @@ class EquationError:
         """A few lines: the equation, its error, its operands."""
         lines = [self.text]
         if self.state:
-            lines.append(f"the state {self.state!r} is not what was left there: differs by {self.size}")
+            lines.append(f"the state {self.state!r} lost its value between calls: differs by {self.size}")
         elif self.scale:
-            lines.append(f"the integers of its result stand for other real numbers: the other side has {self.scale}")
+            lines.append(f"its result has another quantization: the other side has {self.scale}")
         elif self.own is not None:
             lines.append(f"by itself differs by {self.own:.3g}; with all before it by {self.size}")
         if self.delegate:

@@ -43,7 +43,7 @@ def remedy_of(condition: str) -> str:
 
 def _of_fusion(fusion: Fusion) -> Iterator[str]:
     yield f"{fusion.cell or fusion.composite} at {fusion.source}"
-    how = "recovered from what nobody marked" if fusion.recovered else f"marked as {fusion.composite!r}"
+    how = "recovered without a mark" if fusion.recovered else f"marked as {fusion.composite!r}"
     yield f"  found      {how}; the rule is {fusion.rule}"
     yield from _of_proof(fusion)
     yield f"  becomes    {', '.join(fusion.becomes)}"

@@ -31,7 +31,7 @@ def write_noise_html(report: QuantizeReport, path: str | os.PathLike[str]) -> Pa
     An operation has the SNR that its equation makes alone, which colours it, and that of its values as they arrive.
     """
     if report.program is None:
-        raise JfuseError("this report has no graph to show", remedy="write what jfuse.quantize_report gave")
+        raise JfuseError("this report has no graph to show", remedy="write a result of jfuse.quantize_report")
     found = Verification(report.subject, report.reference, samples=report.calls)
     found.notes, found.backend = [*report.unmatched, *report.notes], report.backend
     return _write(report.reference_program, found, report, path, None)

@@ -167,7 +167,7 @@ def _notes(error: EquationError) -> list[str]:
     """Notes on an error: loop step, call, state, operands."""
     told = [f"step {', '.join(map(str, error.steps))} of the loop"] if error.steps else []
     told += [f"call {error.call + 1} in a row"] if error.call else []
-    told += [f"the state {error.state!r} is not what was left there"] if error.state else []
+    told += [f"the state {error.state!r} lost its value between calls"] if error.state else []
     told += [f"or an equation before it, from {error.first} on"] if error.first else []
     return [*told, *error.operands]
 

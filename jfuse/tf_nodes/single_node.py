@@ -131,7 +131,7 @@ def result_shapes(node: bytes, operands: Sequence[Known]) -> list[tuple[Dim | No
 
 
 def _inferred(node: bytes, operands: Sequence[Known], sizes: Mapping[str, Dim]) -> list[PartialShape | None]:
-    need_tensorflow("the shape of an op without a rule cannot be told without TensorFlow")
+    need_tensorflow("the shape of an op without a rule cannot be inferred without TensorFlow")
     import tensorflow as tf
 
     with tf.Graph().as_default():

@@ -52,7 +52,7 @@ def _need_near(answer: np.ndarray, wanted: np.ndarray, name: str, where: str) ->
         return
     raise VerifyFailed(
         f"the quantized file answers otherwise after a call of another size: {name}",
-        expected="what a new interpreter answers",
+        expected="the answer of a new interpreter",
         found=f"{float(np.nanmax(np.abs(answer.astype('f8') - wanted))):.2g} off, of {largest:.2g}, in {where}",
         remedy="batch= fixes the batch; report this model",
     )

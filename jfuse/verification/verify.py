@@ -149,13 +149,13 @@ class _Verifying:
             yield from [f"not compared, as only one side has them: signatures {', '.join(left)}"] if left else []
         if self.matched.unnamed_states:
             unnamed = ", ".join(self.matched.unnamed_states)
-            yield f"the states {unnamed} were not compared: nobody named them, and files number them anew"
+            yield f"the states {unnamed} were not compared: they have no names, and files number them anew"
         chance = sorted({n for s in self.matched.signatures.values() for n in by_chance(s)})
         if chance:
             yield f"{', '.join(chance)} depend on random numbers, which were not compared with the source's"
         if self.matched.stubbed:
             stubbed = ", ".join(self.matched.stubbed)
-            yield f"{stubbed} and what leads to them were not compared with the source, which has a stub there"
+            yield f"{stubbed} and the values before them were not compared with the source, which has a stub there"
         model = self._sides.model
         if model is None or not has_custom(model.program):
             return

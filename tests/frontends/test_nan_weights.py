@@ -26,7 +26,7 @@ def of_nans(source: Any, *specs: Any, **options: Any) -> list[str]:
 
 
 def told(what: str) -> list[str]:
-    return [f"{what} holds 1 NaN among 8 numbers: what follows from it is NaN"]
+    return [f"{what} holds 1 NaN among 8 numbers: values computed from it are NaN"]
 
 
 def test_constants_of_tensorflow(caplog: pytest.LogCaptureFixture) -> None:

@@ -251,7 +251,7 @@ def test_without_data_the_statistics_are_not_to_be_trusted() -> None:
     program = programs.dense()
     statistics = calibrate(program, [result(program, "FULLY_CONNECTED")], "random")
     assert list(statistics.notes()) == [
-        "the calibration is not to be trusted: random numbers, which nobody chose",
+        "the calibration is not to be trusted: random numbers",
     ]
 
 
@@ -260,7 +260,7 @@ def test_inputs_of_zeros_are_told() -> None:
     given = Observed(program.signatures[0].graph.inputs[0])
     zeros = np.zeros((3, 8), np.float32)
     assert list(calibrate(program, [given], zeros).notes()) == [
-        "input 'x0' was 0 in all calls of the calibration, which tells no range of it"
+        "input 'x0' was zero in every calibration call, so its range is unknown"
     ]
     zeros[1, 2] = -1e-3
     assert list(calibrate(program, [given], zeros).notes()) == []

@@ -55,7 +55,7 @@ def test_parts_make_the_file_of_the_whole(tmp_path: Path, algorithm: str) -> Non
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     files = sorted(shards(tmp_path / "shards").iterdir())
-    with pytest.raises(JfuseError, match="statistics stand for all calibration data"):
+    with pytest.raises(JfuseError, match="statistics replace all calibration data"):
         quantized([files[0], CALLS[0]])
     with pytest.raises(JfuseError, match="of another program"):
         jfuse.quantize(Model(program_of(mlp, f32(5, 32))), "int8", files, verify=False)

@@ -71,7 +71,7 @@ def test_the_form_of_ai_edge_quantizer_is_read() -> None:
         ({"weight_bits": 5}, "no weight_bits 5"),
         ({"op": "CONV2D"}, "names no builtin"),
         ({"regex": "("}, "no regular expression"),
-        ({"granularity": "block"}, "blocks have a size"),
+        ({"granularity": "block"}, "granularity='block' and block_size="),
         ({"bias_correction": "no"}, "no bias_correction 'no'"),
     ],
 )

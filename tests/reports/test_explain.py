@@ -24,7 +24,7 @@ FUSED = Fusion(
 def test_a_fusion_tells_what_it_is_how_it_was_found_and_proven() -> None:
     assert explain_lines(Report(fused=[FUSED])) == [
         "LSTM of 16 units, 8 inputs, 12 steps at model/lstm/while (While)",
-        "  found      recovered from what nobody marked; the rule is fuse_lstm",
+        "  found      recovered without a mark; the rule is fuse_lstm",
         "  tested     on 131 samples in float64, largest error 4.4e-16",
         "  no proof   not tried",
         "  becomes    UNIDIRECTIONAL_SEQUENCE_LSTM",

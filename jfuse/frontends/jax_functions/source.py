@@ -180,11 +180,13 @@ def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
     chosen = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
     if isinstance(source, ClosedJaxpr):
         if specs is not None or selection.params is not None or selection.mutable is not None:
-            raise ImportFailed("specs=, params= and mutable= are of functions: a jaxpr states what it takes")
+            raise ImportFailed("specs=, params= and mutable= are for functions: a jaxpr states its own inputs")
         return [jaxpr_signature(key, part) for key, part in chosen.items()]
     if all(map(is_exported, parts.values())):
         if specs is not None or selection.params is not None or selection.mutable is not None:
-            raise ImportFailed("specs=, params= and mutable= are of functions: what jax.export made states its own")
+            raise ImportFailed(
+                "specs=, params= and mutable= are for functions: a result of jax.export states its own inputs"
+            )
         return [exported_signature(key, part) for key, part in chosen.items()]
     if not isinstance(source, Mapping):
         specs = {DEFAULT_KEY: source.input_signature if specs is None else specs}

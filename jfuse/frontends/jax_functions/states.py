@@ -49,7 +49,7 @@ class FunctionWithArrays:
                         f"the state {name!r} changes its type",
                         expected=str(jax.typeof(before)),
                         found=str(jax.typeof(new)),
-                        remedy="keep the sizes and the type of what goes on from call to call",
+                        remedy="keep the sizes and the types of states from call to call",
                     )
                 changes.append(new is not before)
             return after
@@ -130,7 +130,7 @@ def _of_params(function: Any, params: Any, mutable: Any) -> FunctionWithArrays:
         returned = function(values if mutable is True else {**params, **values}, *arguments, **named)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise ImportFailed(
-                "the function does not return what is mutable", found=type(returned).__name__, remedy=_RESULT
+                "the function does not return its mutable values", found=type(returned).__name__, remedy=_RESULT
             )
         results, new = returned
         leaves, found = jax.tree_util.tree_flatten(

@@ -302,7 +302,7 @@ class Frames:
         return tuple(max((s[k] for s in stamps if k < len(s)), default=0) for k in levels)
 
 
-_BROKEN = "load the model in TensorFlow and save it again: its control flow is not what tf.while_loop or tf.cond write"
+_BROKEN = "load the model in TensorFlow and save it again: tf.while_loop and tf.cond do not write such control flow"
 
 
 def ordered(roots: Iterable[str], needs: Callable[[str], Iterable[str]]) -> Iterator[str]:

@@ -229,7 +229,7 @@ class _Block:
         unclear = frames.unclear(name)
         if unclear is not None:
             raise ImportFailed(
-                "a value depends on branches that cannot be told apart",
+                "a value depends on branches that cannot be distinguished",
                 where=unclear,
                 remedy="load the model in TensorFlow and save it again after tf.compat.v1.enable_control_flow_v2()",
             )
@@ -335,5 +335,5 @@ def _outside(name: str) -> ImportFailed:
     return ImportFailed(
         "a value that only one branch or turn makes is read outside of it",
         where=name,
-        remedy="make the result of tf.cond or tf.while_loop a result of the model, not what is inside of it",
+        remedy="make the result of tf.cond or tf.while_loop a result of the model, not a value inside it",
     )

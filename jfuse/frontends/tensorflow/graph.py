@@ -267,7 +267,7 @@ class Walker:
             if all(t.is_static for t in types):
                 raise
             raise LowerError(
-                "what it becomes depends on sizes that are known only at run time",
+                "its form depends on sizes that are known only at run time",
                 found=", ".join(map(str, types)),
                 remedy="fix the sizes of the inputs",
             ) from error

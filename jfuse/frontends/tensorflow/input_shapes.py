@@ -26,7 +26,7 @@ class InputShapes:
         for name, shape in self.shapes.items():
             if isinstance(shape, str) or not isinstance(shape, Sequence) or not all(map(_is_size, shape)):
                 raise ImportFailed(
-                    f"the shape of {name!r} is none", expected="sizes, or None for what stays open", found=shown(shape)
+                    f"the shape of {name!r} is none", expected="sizes, or None for open ones", found=shown(shape)
                 )
         if self.batch is not None and not (_is_size(self.batch) and self.batch > 0):
             raise ImportFailed("batch= is no size", expected="a number from 1 on", found=shown(self.batch))

@@ -104,7 +104,7 @@ def _handle(table: Any) -> Any:
         raise LowerError(
             f"the table {getattr(table, 'name', '')!r} is changed by the function, and tables of TFLite never change",
             expected="constants that the function puts in, outside of loops and branches, before it looks anything up",
-            remedy="look up in a tf.lookup.StaticHashTable, or keep what changes in a tf.Variable",
+            remedy="look up in a tf.lookup.StaticHashTable, or keep changing values in a tf.Variable",
         )
     need_tensorflow("a table cannot be read without TensorFlow")
     return table.handle()

@@ -36,7 +36,7 @@ def refuse_written_inputs(program: Any) -> None:
         raise ImportFailed(
             f"the module writes to its input {written[0]!r}",
             found=", ".join(written),
-            remedy="let it return what it makes of it, or keep that in a buffer (register_buffer)",
+            remedy="let it return the new value, or keep it in a buffer (register_buffer)",
         )
 
 

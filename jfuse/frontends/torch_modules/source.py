@@ -171,7 +171,7 @@ def _exported(source: Any, specs: Any, dynamic_shapes: Any, rules: Mapping[str, 
     else:
         if specs is None:
             raise ImportFailed(
-                "nothing tells what the module takes", remedy="specs=[torch.zeros(…), …], or shapes and dtypes"
+                "the inputs of the module are unknown", remedy="specs=[torch.zeros(…), …], or shapes and dtypes"
             )
         (program, size_names), function = exported_for(source, specs, dynamic_shapes), source
     plain = functional(program, lambda operator: is_spelled(str(operator), rules))

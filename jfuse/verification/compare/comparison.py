@@ -299,12 +299,12 @@ class Comparison:
     ) -> CallInputs | None:
         """Raise Differs for unexplained outputs; return another call to compare if the inputs are the reason."""
         if step.kind in STEEP and self._is_steep(step, wrong):
-            self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
+            self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as the difference"] = None
             return None
         left, notes = self.excused(step, wrong, self._before)
         self.notes.update(dict.fromkeys(notes))
         if left and step.kind not in MOVING and self._ties_in_loops(step, left):
-            self.notes[f"inputs of {step.kind}: values that tie in a loop were told apart differently"] = None
+            self.notes[f"inputs of {step.kind}: ties in a loop were broken differently"] = None
             return None
         if left and (other := self._without_nans(step, list(dict.fromkeys(w.output for w in left)))) is not None:
             return None if other is step else other

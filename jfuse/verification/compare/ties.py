@@ -70,7 +70,7 @@ class Ties:
         explained = _TieCheck(self, signature, row, wrong, tolerance, max(tolerance, *on_the_way))
         left = [w for w in wrong if not explained(w)]
         tied = sorted({w.output for w in wrong if w not in left})
-        note = f"{', '.join(tied)} of {step.key!r}: values that tie within the tolerance were told apart differently"
+        note = f"{', '.join(tied)} of {step.key!r}: ties within the tolerance were broken differently"
         return left, (note,) if tied else ()
 
     def _on_the_way(self, key: str, output: str) -> float:

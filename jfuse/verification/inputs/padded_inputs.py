@@ -33,7 +33,7 @@ def keep_promises(
                 "no inputs found that keep a promise",
                 where=promise.source,
                 expected=str(promise),
-                found="masks with gaps for inputs that end in zeros or in what the mask compares with",
+                found="masks with gaps for inputs that end in zeros or in the value that the mask compares with",
                 remedy="verify=False, and compare with inputs of your own",
             )
         inputs |= {n: kept[v] for n, v in zip(signature.input_names, signature.graph.inputs, strict=True)}

@@ -32,7 +32,7 @@ _CUT_OFF = 0.5
 """The share of an output that may be lost as values lie beyond their types' ends: half of it is 6 dB."""
 _TOLD = 0.01  # what is lost so is told from here on
 _RANGES, _SOURCE = "weights/ranges", "source"
-_SUM = "what all the steps make, those of weights and of activations, and values beyond the ends of types"
+_SUM = "the error of all steps, of weights and of activations, and of values beyond the ends of types"
 
 
 class Unexplained(Exception):
@@ -78,7 +78,7 @@ class QuantizedVerdict:
         """Yield notes about outputs that change because values are clipped."""
         for d in self.differences.values():
             if d.pair == _RANGES and d.error > _TOLD:
-                yield f"{d.output}: values beyond the ends of their types change it by {d.error:.1%}"
+                yield f"{d.output}: clipping at the ends of types changes it by {d.error:.1%}"
 
     @property
     def _in_a_row(self) -> bool:
@@ -111,14 +111,16 @@ class _Judging:
             by_steps = differences(in_steps, in_ranges)
             of_weights = explained(in_floats, wanted, by_weights, _WEIGHTS, tolerance)
             name = matched.reference.name.lower()
-            self._judge(output, f"{name}/weights", of_weights, f"{_WEIGHTS:g} times what half a step of weights makes")
+            self._judge(
+                output, f"{name}/weights", of_weights, f"{_WEIGHTS:g} times the error of half a step of weights"
+            )
             self._ranges(output, in_ranges, in_floats)
             by_both = float(np.sqrt(np.mean(np.square(differences(in_steps, in_floats)))))
             for runner in (s.name.lower() for s in matched.subjects):
                 of_file = found[runner, output].reshape(wanted.shape)
                 rest = explained(of_file, in_steps, by_steps, _ROUNDING, tolerance)
                 self._judge(
-                    output, f"rounded/{runner}", rest, f"{_ROUNDING:g} times what the steps of activations make"
+                    output, f"rounded/{runner}", rest, f"{_ROUNDING:g} times the error of the steps of activations"
                 )
                 whole = explained(of_file, wanted, np.zeros(0), 0.0, 0.0)
                 limit = of_weights.limit + by_both + rest.limit

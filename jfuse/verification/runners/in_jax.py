@@ -45,10 +45,10 @@ class InJax:
             results = jax.eval_shape(self.function, *specs)
         except Exception as error:  # the user's code
             raise JfuseError(
-                f"the function {_name_of(self.function)} does not take what the other side takes",
+                f"the function {_name_of(self.function)} has other inputs than the other side",
                 expected=[f"{name}: {t}" for name, t in self.inputs.items()],
                 found=" ".join(str(error).split())[:300],
-                remedy="give the function an attribute input_signature, or compare it with what takes the same",
+                remedy="give the function an attribute input_signature, or compare it with a model of the same inputs",
             ) from error
         return {self.key: Interface(self.inputs, tuple(_named(results)))}
 

@@ -326,8 +326,8 @@ def three_sides(nodes: dict[str, Any]) -> None:
         (loop, exit_of_nothing, "an Exit node stands outside of any loop at while/Exit_1"),
         (loop, circle, "a value depends on itself without a loop at while/"),
         (loop, no_condition, "read outside of it|has no condition"),
-        (branch, no_sides, "a value depends on branches that cannot be told apart at cond/Merge"),
-        (branch, three_sides, "a value depends on branches that cannot be told apart at cond/Merge"),
+        (branch, no_sides, "a value depends on branches that cannot be distinguished at cond/Merge"),
+        (branch, three_sides, "a value depends on branches that cannot be distinguished at cond/Merge"),
     ],
 )
 def test_graphs_that_no_library_wrote(build: Callable[..., Any], edit: Callable[[Any], None], message: str) -> None:

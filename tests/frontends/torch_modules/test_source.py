@@ -203,7 +203,7 @@ def test_all_operators_without_a_rule_are_named_with_their_places() -> None:
     ("source", "specs", "error", "message"),
     [
         (torch.nn.Linear(2, 2), [f32(1, 2)], ImportFailed, "training mode"),
-        (dense(), None, ImportFailed, "nothing tells what the module takes"),
+        (dense(), None, ImportFailed, "the inputs of the module are unknown"),
         (dense(), [f32(None, 6)], ImportFailed, "torch.export cannot export Sequential"),
         (
             Of(lambda x: torch.nn.functional.pad(x, (0, x.shape[-1] // 2), mode="reflect")),
@@ -288,5 +288,5 @@ def test_weights_that_are_nan_are_named() -> None:
     module = torch.nn.Linear(4, 3).eval()
     with torch.no_grad():
         module.weight[1, 2] = torch.nan
-    told = "'weight' of the module holds 1 NaN among 12 numbers: what follows from it is NaN"
+    told = "'weight' of the module holds 1 NaN among 12 numbers: values computed from it are NaN"
     assert told in jfuse.load(module, [f32(2, 4)]).report.notes

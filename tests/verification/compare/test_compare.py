@@ -295,7 +295,7 @@ def test_an_official_file_of_variables_without_names(first: list[float], tmp_pat
     data = converter.convert()
     found = jfuse.verify(data, module.__call__)
     assert found.passed
-    assert "the states Variable, Variable_1 were not compared: nobody named them, and files number them anew" in (
+    assert "the states Variable, Variable_1 were not compared: they have no names, and files number them anew" in (
         found.notes
     )
     wrong = Unnamed([1.0, 2.5])
@@ -308,7 +308,7 @@ def test_an_official_file_of_variables_without_names(first: list[float], tmp_pat
 def test_weights_that_are_nan_are_named(caplog: pytest.LogCaptureFixture) -> None:
     module = Weights(np.full((4, 2), np.nan, np.float32))
     report = jfuse.convert(module.__call__).report
-    told = "the variable 'kernel' holds 8 NaN among 8 numbers: what follows from it is NaN"
+    told = "the variable 'kernel' holds 8 NaN among 8 numbers: values computed from it are NaN"
     assert told in report.notes
     assert [r.getMessage() for r in caplog.records if r.name == "jfuse"] == [told]
     assert "'y' of 'serving_default' is NaN in all 6 calls that were compared" in report.notes

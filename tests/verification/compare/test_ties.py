@@ -48,7 +48,7 @@ def test_detectors_with_saturated_scores_agree(detectors: dict[str, tuple[Model,
     lite, model = detectors[name]
     found = jfuse.verify(lite, reference=model, edges="none")
     assert found.passed
-    assert any("values that tie within the tolerance were told apart differently" in note for note in found.notes)
+    assert any("ties within the tolerance were broken differently" in note for note in found.notes)
 
 
 def threshold(eqn: Eqn) -> Eqn:
@@ -115,7 +115,7 @@ def test_comparisons_are_told_apart_by_roundings() -> None:
     spec = tf.TensorSpec([4, 64], tf.float32, name="x")
     model = tf.function(lambda x: tf.cast(tf.sigmoid(x * 4.0) < 1.0, tf.float32), input_signature=[spec])
     found = jfuse.convert(model)
-    assert any("told apart differently" in note for note in found.report.notes)
+    assert any("broken differently" in note for note in found.report.notes)
     other = tf.function(lambda x: tf.cast(tf.sigmoid(x * 4.0) < 0.999, tf.float32), input_signature=[spec])
     with pytest.raises(jfuse.VerifyFailed):
         jfuse.verify(found, other, shrink=0)
@@ -146,7 +146,7 @@ def test_ties_that_a_state_keeps(state: Any) -> None:
     found = jfuse.convert(source.__call__, state=state, verify=False)
     x = np.random.default_rng(0).standard_normal((3, 4, 64)).astype(np.float32) * 4
     notes = jfuse.verify(found, source.__call__, inputs=list(x)).notes
-    assert any("told apart differently" in note for note in notes)
+    assert any("broken differently" in note for note in notes)
     if state == "io":  # only first answers are compared with the source's, and these do not depend on the variable
         return
     for other in (counting(0.999), counting(1.0, gain=1.01)):
@@ -203,7 +203,7 @@ CHOICES: dict[str, Callable[[Any], Any]] = {
 def test_ties_of_functions_of_jax(name: str) -> None:
     spec = jax.ShapeDtypeStruct((4, 16), jnp.float32)
     found = jfuse.convert(CHOICES[name], [spec])
-    assert any("told apart differently" in note for note in found.report.notes)
+    assert any("broken differently" in note for note in found.report.notes)
     other = jfuse.convert(lambda x: CHOICES[name](x + 0.1 * jnp.sign(x - 1)), [spec], verify=False)
     with pytest.raises(jfuse.VerifyFailed):
         jfuse.verify(other, jfuse.load(CHOICES[name], [spec]), shrink=0)
@@ -222,7 +222,7 @@ def texts(sign: float) -> Any:
 
 def test_ties_in_a_loop_are_told_by_what_is_beside_them() -> None:
     found = jfuse.convert(texts(1.0))
-    assert "inputs of zeros: values that tie in a loop were told apart differently" in found.report.notes
+    assert "inputs of zeros: ties in a loop were broken differently" in found.report.notes
     zeros = np.zeros((1, 2, 5), np.float32)
     with pytest.raises(jfuse.VerifyFailed, match="differs"):  # of the user's own inputs the answer is asked
         jfuse.verify(found, texts(1.0), inputs=[zeros], shrink=0)

@@ -202,7 +202,7 @@ def test_a_model_that_takes_nothing_drawn_says_what_helps(tmp_path: Path) -> Non
         assert [d.samples for d in found] == [2 if isinstance(samples, list) else 1] * 2
     with pytest.raises(jfuse.VerifyFailed, match="TensorFlow fails on the inputs of"):
         jfuse.convert(model, samples=right + 1)
-    with pytest.raises(jfuse.JfuseError, match="samples= are what is compared on"):
+    with pytest.raises(jfuse.JfuseError, match="samples= needs verify=True"):
         jfuse.convert(model, samples=right, verify=False)
 
 

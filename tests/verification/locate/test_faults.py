@@ -190,7 +190,7 @@ def test_a_state_that_the_file_gets_wrong_is_found(
     found = first_difference(Held(program), Held(program), call, "xla/litert", data)
     assert found is not None
     assert (found.state, found.call, found.source) == (state, number, "total/AssignAdd")
-    assert f"the state {state!r} is not what was left there" in found.detail
+    assert f"the state {state!r} lost its value between calls" in found.detail
 
 
 def test_a_state_that_the_lowering_does_not_write_is_found() -> None:
