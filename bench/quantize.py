@@ -2,11 +2,13 @@
 
     python -m bench.quantize [--json bench/results/quantize.json] [-k SUBSTRING ...] [--modes int8 ...] [--rounds 20]
     python -m bench.quantize --set applications [--edge PYTHON] [--keep FOLDER] [--json ...quantize_applications.json]
-    python -m bench.quantize --set trained [--edge PYTHON] [--json bench/results/quantize_trained.json]
+    python -m bench.quantize --set trained [--edge PYTHON] [--compare 2000] [--json bench/results/quantize_trained.json]
     python -m bench.quantize --seeds 3 [--json bench/results/quantize_seeds.json] [-k ...] [--modes ...]
 
 Models are awake Keras models with a batch of 1: small ones, the Keras applications of the tests, or networks that are
 trained here on generated data. 64 drawn inputs calibrate, 32 or 16 others are compared (128 and 256 of trained ones).
+Of a classifier's 256 answers a few unsure ones make most of the noise: two files that are alike differ by a decibel
+there, and by 0.2 dB in 2,000 (--compare 2000; a row says how many).
 SNR is that of all outputs in LiteRT with its default delegates, against TensorFlow in floats: 10 log10 of the power of
 the answers over that of the errors. Latency is the least of many rounds in turns, one thread. The official converter
 reads a SavedModel in a process of its own, as some conversions end theirs; the modes that it lacks have no figures of
@@ -35,7 +37,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -307,6 +309,7 @@ def rows(name: str, modes: Sequence[str], rounds: int, of: ModelSet, others: Oth
         for mode in modes:
             ours = case.ours(mode, calibrated=mode in _NEED_DATA)
             row: dict[str, Any] = {"model": name, "mode": mode, "bytes": len(ours), "snr_db": case.snr_db(ours)}
+            row["compared"] = len(case.compared)
             if mode in _PLAIN and of.is_varied:
                 row["plain_snr_db"] = case.snr_db(case.ours(Recipe((_PLAIN[mode],)), calibrated=True))
             if mode in _TAKE_DATA and of.is_varied:
@@ -418,6 +421,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="*", choices=MODES)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--compare", type=int, help="how many inputs are compared")
     parser.add_argument("--edge", help="a Python that has ai-edge-quantizer")
     parser.add_argument("--keep", type=Path, help="where the files of the other quantizers are kept")
     parser.add_argument("--official", type=Path, help=argparse.SUPPRESS)
@@ -427,6 +431,7 @@ def main() -> None:
         (options.official / f"{mode}.tflite").write_bytes(official(options.official, mode))
         return
     of, others = SETS[options.set], Others(options.edge, options.keep)
+    of = replace(of, compare=options.compare or of.compare)
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
     for name in (n for n in of.models if not options.k or any(k in n for k in options.k)):

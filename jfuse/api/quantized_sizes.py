@@ -35,7 +35,7 @@ def source_bytes(source: Any) -> int:
 def kept_small(made: Model, options: LoweringOptions, again: Callable[[LoweringOptions], Model]) -> Model:
     """A quantized model, in another form where its loops make it larger than in floats, with warnings of its size.
 
-    again: what is made with other options. A form that was asked for by name stays, and so does the first one where the
+    All warnings of its report are logged, once. again: what is made with other options. A form that was asked for by name stays, and so does the first one where the
     calibration data are earlier statistics: these are of the first form, and no data are there to run another.
     Raises LowerError where strict=True and the recipe made nothing smaller.
     """
@@ -44,6 +44,8 @@ def kept_small(made: Model, options: LoweringOptions, again: Callable[[LoweringO
     if made.size_bytes > before and is_open:
         made = _smallest(made, before, options, again)
     _warn(made, before, options)
+    for text in made.report.warnings:
+        _LOGGER.warning("%s", text)
     return made
 
 
@@ -142,4 +144,3 @@ def _warn(made: Model, before: int, options: LoweringOptions) -> None:
             remedy="another recipe, or one of your own, whose rules say min_elements=; strict=False writes it",
         )
     made.report.warn(text)
-    _LOGGER.warning("%s", text)

@@ -36,7 +36,7 @@ def parts_left_float(
 
 
 def unlike_parts(graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[[Atom], Range]) -> Iterator[str]:
-    """Notes on joins in integers that are outputs, and that leave a part few steps."""
+    """Warnings of joins in integers that are outputs, and that leave a part few steps."""
     ends = _ends(graph, forms)
     for eqn, of in _joins(graph, forms, range_of).items():
         widest, narrowest = _extremes(of)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,7 +42,6 @@ from jfuse.quantization.value_keys import value_source
 from jfuse.records.conversion import QuantizedOps
 from jfuse.tflite.targets.target import Target
 
-_LOGGER = logging.getLogger("jfuse")
 _SHOWN = 20  # operators in the message of `int8_only`
 _SHOWN_IN_NOTE = 5
 
@@ -69,9 +67,8 @@ def quantize(program: Program, ctx: Context) -> Program:
     bodies = quantized.with_graphs(with_integer_bodies)
     bodies = with_signatures(bodies, lambda s: _with_integer_ends(s, recipe, ctx))
     result = with_integer_states(bodies, exposed=DType.f32 not in (recipe.inputs, recipe.outputs))
-    ctx.report.notes += quantizing.notes
-    for note in quantizing.notes:
-        _LOGGER.warning(note)
+    for warning in quantizing.warnings:
+        ctx.report.warn(warning)
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
@@ -168,7 +165,7 @@ class Quantizing:
     """One program while its graphs get their new types.
 
     in_floats: equations that stay float before inputs are quantized. ranges: None before calibration, and where none
-    is needed. forms: of all equations so far. notes: on their scales.
+    is needed. forms: of all equations so far. warnings: on their scales.
     """
 
     recipe: Recipe
@@ -177,7 +174,7 @@ class Quantizing:
     ranges: ValueRanges | None = None
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
     forms: dict[Eqn, EqnForm] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     _bodies: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
 
     def calibrated(self, program: Program, ctx: Context) -> Quantizing:
@@ -253,7 +250,7 @@ class Quantizing:
             if not reasons and not self.recipe.int8_only:
                 reasons = dict(parts_left_float(graph, forms, boundary, choice.seen))
             if not reasons:
-                self.notes.extend(unlike_parts(graph, forms, choice.seen))
+                self.warnings.extend(unlike_parts(graph, forms, choice.seen))
                 return forms, choice
             refused |= reasons
 
