@@ -44,13 +44,16 @@ def joined_parts(program: Program) -> Mapping[tuple[str, str], Sequence[JoinedPa
 
 
 def _parts(atom: Atom, made_by: Mapping[Var, Eqn]) -> Sequence[JoinedPart]:
-    """The parts of a value, which it has been moved from."""
+    """The parts of a value, which it has been moved from, or computed from by constants."""
     eqn = made_by.get(atom) if isinstance(atom, Var) else None
     if eqn is None:
         return ()
     x = eqn.inputs[0] if eqn.inputs else None
     if eqn.op in (ops.concatenation, ops.pack):
         return _of_join(eqn, made_by)
+    if eqn.op.elementwise:
+        read = [a for a in eqn.inputs if isinstance(a, Var)]
+        return _parts(read[0], made_by) if len(read) == 1 and read[0].type.shape == atom.type.shape else ()
     if x is None or not (eqn.op in (ops.quantize, ops.dequantize) or eqn.op.moves in ("renames", "permutes")):
         return ()
     parts = _parts(x, made_by)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import users
-from jfuse.passes.quantize.forms import EqnForm, integers_of, operands_of
+from jfuse.passes.quantize.forms import EqnForm, follows, integers_of, operands_of
 from jfuse.passes.quantize.groups import MOST_COARSE
 from jfuse.passes.quantize.insert import Boundary
 
@@ -70,12 +70,18 @@ def _ends(graph: Graph, forms: Mapping[Eqn, EqnForm]) -> Mapping[Eqn, list[int] 
             for reader in readers.get(var, ()):
                 is_integer = forms[reader].kind == "integer"
                 behind = [outputs_of[v] for v in reader.outputs] if is_integer else []
-                if outputs is None or (is_integer and not reader.op.moves) or None in behind:
+                if outputs is None or (is_integer and not _only_moves(reader)) or None in behind:
                     outputs = None
                 else:
                     outputs += [i for each in behind for i in each or ()]
             outputs_of[var] = outputs
     return {e: outputs_of[e.outputs[0]] for e in graph.eqns if e.op.moves == "joins" and e.outputs}
+
+
+def _only_moves(eqn: Eqn) -> bool:
+    """Whether an equation moves, pads or cuts off what one operand holds, and stays float behind floats."""
+    variables = [i for i in operands_of(eqn).activations if isinstance(eqn.inputs[i], Var)]
+    return eqn.op.moves is not None or (follows(eqn) and len(variables) == 1)
 
 
 def _extremes(ranges: list[Range]) -> tuple[Range, Range]:

@@ -13,8 +13,8 @@ from jfuse.ir.states import distinct, with_signatures
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_graphs
 from jfuse.passes.context import Context
+from jfuse.passes.legalize.channel_factors import channel_factors
 from jfuse.passes.legalize.equalized_channels import equalized
-from jfuse.passes.legalize.input_factors import FACTORS, channel_factors
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.legalize.row_tables import with_row_tables
 from jfuse.passes.quantize.body_places import same_values
@@ -164,13 +164,13 @@ def _without_moments(moments: Mapping[Observed, Moments], statistics: Statistics
 class Quantizing:
     """One program while its graphs get their new types.
 
-    in_floats: equations that stay float before inputs are quantized. ranges: None before calibration, and where none
+    in_floats: equations that stay float before inputs are quantized, or behind integers, and why. ranges: None before calibration, and where none
     is needed. forms: of all equations so far. warnings: on their scales.
     """
 
     recipe: Recipe
     target: Target
-    in_floats: frozenset[Eqn] = frozenset()
+    in_floats: Mapping[Eqn, str] = field(default_factory=dict)
     ranges: ValueRanges | None = None
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
     forms: dict[Eqn, EqnForm] = field(default_factory=dict)
@@ -261,7 +261,7 @@ class Quantizing:
         return self._bodies[id(body)][1]
 
     def _why_float(self, eqn: Eqn) -> str | None:
-        return FACTORS if eqn in self.in_floats else None
+        return self.in_floats.get(eqn)
 
     def _why_no_range(self, eqn: Eqn) -> str | None:
         """Why there are no ranges for an equation; None where there are."""

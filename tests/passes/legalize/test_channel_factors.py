@@ -1,4 +1,4 @@
-"""Factors of the channels of an input are floats before QUANTIZE; within a model they stay operators of their own."""
+"""Factors of channels are floats at inputs and outputs; within a model they stay operators of their own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jfuse
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
+from jfuse.quantization.recipe import Recipe
 from tests.passes.quantize.models import drawn, in_litert, names_of, program_of, snr_db
 
 ROW = TensorType((1, 48), DType.f32)
@@ -95,3 +96,35 @@ def test_a_norm_behind_a_join(recipe: Any, least: float, moved: bool) -> None:
     assert ("mul" in names_of(found.program)) is moved
     snr = snr_db(np.stack(in_litert(found, calls[64:], delegates=True)), (joined * GAIN) @ WEIGHTS.T)
     assert snr > least - 6 * moved
+
+
+PIXELS = np.array([320, 320, 1, 1], np.float32)
+
+
+def _scaled(x: Any) -> Any:
+    return ops.add(ops.mul(ops.logistic(ops.fully_connected(x, WEIGHTS[:4], None)), PIXELS), 0.5 * PIXELS)
+
+
+@pytest.mark.parametrize("outputs", ["float32", "int8"])
+def test_factors_of_an_output(outputs: str) -> None:
+    """They are floats, unless the output is integers."""
+    calls = [{"x0": drawn(1, 48, seed=seed)} for seed in range(32)]
+    recipe = Recipe.named("int8", outputs=outputs)
+    found = jfuse.quantize(Model(program_of(_scaled, ROW)), recipe, calls, verify=False)
+    names = names_of(found.program)
+    assert ("dequantize" in names) == (outputs == "float32")
+    if outputs == "int8":
+        return
+    assert names[-3:] == ["dequantize", "mul", "add"]
+    wanted = in_litert(Model(program_of(_scaled, ROW)), calls, delegates=True)
+    assert snr_db(*(np.stack(y)[..., 2:] for y in (in_litert(found, calls, delegates=True), wanted))) > 30
+
+
+def test_what_else_reads_a_scaled_value_keeps_it_in_integers() -> None:
+    def net(x: Any) -> Any:
+        y = ops.mul(ops.logistic(ops.fully_connected(x, WEIGHTS, None)), GAIN[:32])
+        return y, ops.fully_connected(y, drawn(8, 32), None)
+
+    calls = [{"x0": drawn(1, 48, seed=seed)} for seed in range(8)]
+    found = jfuse.quantize(Model(program_of(net, ROW)), "int8", calls, verify=False)
+    assert names_of(found.program).count("dequantize") == 2
