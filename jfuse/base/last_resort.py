@@ -26,6 +26,7 @@ R = TypeVar("R")
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+_INSTALLED = re.compile(r"[\\/](site|dist)-packages[\\/]")  # of another environment whose packages this one sees
 _OF_VALUES = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)  # what NumPy and jax raise for them
 _NO_MEMORY = ("failed to map segment", "annot allocate memory", "out of memory")  # of the loader of libraries
 _KINDS = {"bool": need_truth, "OnStage": need_function, "OnProgress": need_function}
@@ -154,4 +155,5 @@ def _is_written_by_users(file: str) -> bool:
     """Whether code stands neither in jfuse nor in a library."""
     if file.startswith("<"):
         return file.startswith(_TYPED_IN)
-    return not os.path.abspath(file).startswith((_OURS, *_LIBRARIES))
+    path = os.path.abspath(file)
+    return not path.startswith((_OURS, *_LIBRARIES)) and _INSTALLED.search(path) is None

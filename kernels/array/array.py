@@ -93,7 +93,10 @@ def _squeezed(shape: tuple[Any, ...], squeeze_dims: tuple[int, ...]) -> tuple[in
 @tfl("TRANSPOSE", on_shapes=True, linear="joint", moves="permutes")
 def transpose(x: Array, perm: Static, /) -> Array:
     """The dimensions of x in the order perm.   x: any[...]; perm: i32[rank]   Source: tflite/kernels/transpose.cc"""
-    return namespace(x).transpose(x, axes_from_front(perm, len(x.shape)))
+    axes = axes_from_front(perm, len(x.shape))
+    if sorted(axes) != list(range(len(x.shape))):
+        raise TypeMismatch("transpose by what is no order of the axes", expected=f"rank {len(x.shape)}", found=axes)
+    return namespace(x).transpose(x, axes)
 
 
 @transpose.types_by_data

@@ -133,17 +133,18 @@ def test_what_the_users_code_gives_is_checked(source: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("error", "library", "message"),
     [
-        (ImportError("libx.so: failed to map segment from shared object"), "there is not enough memory to load"),
-        (ImportError("no such symbol"), "a library cannot be imported"),
+        (ImportError("x.so: failed to map segment from shared object"), np.__file__, "not enough memory to load"),
+        (ImportError("no such symbol"), np.__file__, "a library cannot be imported"),
+        (ImportError("no such symbol"), "/other/lib/site-packages/x.py", "a library cannot be imported"),
     ],
 )
 def test_libraries_that_do_not_load(
-    source: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, message: str
+    source: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, library: str, message: str
 ) -> None:
     made: dict[str, Any] = {"error": error}
-    exec(compile("def fault(*args):\n    raise error\n", np.__file__, "exec"), made)
+    exec(compile("def fault(*args):\n    raise error\n", library, "exec"), made)
     lite = jfuse.convert(source, verify=False)
     monkeypatch.setattr("jfuse.model.write_atomic", made["fault"])
     with pytest.raises(jfuse.JfuseError, match=message) as caught:

@@ -65,5 +65,5 @@ def _open_sizes(signatures: tuple[Signature, ...], ctx: Context) -> list[tuple[s
     if not ctx.target.static or not open_inputs:
         return []
     message = "plans its memory before the first call: all sizes must be fixed"
-    remedy = "fix the batch: batch=1 (--batch 1), or an input signature without open dimensions"
+    remedy = "fix the batch: batch=1, or an input signature without open dimensions"
     return [(message, "inputs without open dimensions", ", ".join(open_inputs), remedy)]

@@ -25,7 +25,7 @@ class InMicro(InProcess):
                         "tflite-micro plans its memory before the first call: all sizes must be fixed",
                         where=name,
                         found=str(var.type),
-                        remedy="fix the batch: batch=1 (--batch 1), or an input signature without open dimensions",
+                        remedy="fix the batch: batch=1, or an input signature without open dimensions",
                     )
 
     def process(self) -> MicroInterpreter:

@@ -194,6 +194,7 @@ def test_rows_of_nothing_are_zeros_under_jax(op: Callable[..., Any]) -> None:
         (lambda x: ops.reshape(x, [7, 3]), "a reshape keeps the number of elements"),
         (lambda x: ops.squeeze(x, squeeze_dims=(1,)), "squeeze of a dimension that is not 1, at axis 1"),
         (lambda x: ops.transpose(x, [0, 2]), "there is no such axis"),
+        (lambda x: ops.transpose(x, [0, 0]), "no order of the axes"),
         (lambda x: ops.split(1, x, num_splits=2), "a dimension of 3 has no 2 equal parts"),
         (lambda x: ops.split_v(x, [1, 1], 1), "the sizes of a split add up to the dimension"),
         (lambda x: ops.pad(x, [[0, 0]]), "paddings are a pair of sizes"),
