@@ -164,7 +164,8 @@ def _compare(
     Of a quantized model the float one is compared, and the quantized one with that, on the data of its calibration.
     """
     started = time.perf_counter()
-    if options.sampling.inputs is None and passes_infinities_on(source.program) and not leaks_infinities(lite.program):
+    is_passed_on = passes_infinities_on(source.program) and not leaks_infinities(lite.program, runtimes)
+    if options.sampling.inputs is None and is_passed_on:
         options = replace(options, sampling=replace(options.sampling, edges="infinite"))
     sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtimes)
     sides = with_source_in_f32(sides)

@@ -99,7 +99,8 @@ def _ends(program: Program) -> list[DType]:
 
 def _leaves_forms_open(asked: RecurrenceOptions) -> bool:
     default = RecurrenceOptions()
-    return (asked.loop, asked.prefer, dict(asked.forms)) == (default.loop, default.prefer, {})
+    is_named = (asked.loop, dict(asked.forms)) != (default.loop, {})
+    return not is_named and asked.prefer in (default.prefer, "size")
 
 
 def _smaller_forms(made: Model, options: LoweringOptions) -> Iterator[LoweringOptions]:

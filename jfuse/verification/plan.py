@@ -189,13 +189,16 @@ def passes_infinities_on(program: Program) -> bool:
     return kinds and all(a.type.dtype is DType.f32 for e in eqns for a in (*e.inputs, *e.outputs) if a is not None)
 
 
-def leaks_infinities(program: Program) -> bool:
+def leaks_infinities(program: Program, runtimes: Sequence[str] = ()) -> bool:
     """Whether the file may give another answer for an infinity, though the model passes it on element by element.
 
     XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel, and LiteRT's ADD_N makes
-    the largest float of an infinite sum (LiteRT 2.3.0).
+    the largest float of an infinite sum (LiteRT 2.3.0). So do ADD, SUB, MUL and DIV of tflite-micro, which cut off at
+    the ends of their activation. runtimes: beside LiteRT
     """
-    eqns = (e for graph in program.graphs() for e in all_eqns(graph))
+    eqns = [e for graph in program.graphs() for e in all_eqns(graph)]
+    if "tflite-micro" in runtimes and any(e.op.elementwise and e.op.linear for e in eqns):
+        return True
     return any(e.op.product == "windows" or (e.op.elementwise and e.op.operand_at(0).variadic) for e in eqns)
 
 

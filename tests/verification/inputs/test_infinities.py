@@ -14,6 +14,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.running.micro import has_micro
 from jfuse.verification.inputs.edges import ONE_INFINITE, edge_inputs
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.plan import passes_infinities_on
@@ -81,3 +82,16 @@ def test_a_normalization_alone_converts() -> None:
     found = jfuse.convert(function)
     assert found.report.operators == {"depthwise_conv_2d": 1}
     assert {d.pair for d in found.report.differences} == {"tensorflow/xla", "tensorflow/litert"}
+
+
+@pytest.mark.skipif(not has_micro(), reason="needs tflite-micro")
+@pytest.mark.parametrize("kind", ["add", "sub", "mul", "div"])
+def test_arithmetic_alone_converts_for_microcontrollers(kind: str) -> None:
+    """tflite-micro makes the largest float of an infinite result, as the ends of an activation do."""
+    tf = pytest.importorskip("tensorflow")
+    function = tf.function(
+        lambda x: getattr(tf.math, {"sub": "subtract", "mul": "multiply", "div": "divide"}.get(kind, kind))(x, 3.0),
+        input_signature=[tf.TensorSpec([1, 4], tf.float32)],
+    )
+    found = jfuse.convert(function, target="tflite-micro")
+    assert "tensorflow/tflite-micro" in {d.pair for d in found.report.differences}
