@@ -154,6 +154,16 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
 }
 
 
+FASTER: Mapping[Op, Callable[..., Any]] = {
+    ops.relu: lambda x: ops.maximum(x, np.float32(0)),
+    ops.abs_: lambda x: ops.maximum(x, ops.mul(x, np.float32(-1))),
+    ops.prelu: _prelu,
+    ops.hard_swish: _hard_swish,
+}
+"""In 8 bits on processors: XNNPACK lacks these, and LiteRT's own kernels go from number to number, in 5 to 10 times the
+time of the operators that they are spelled in (LiteRT 2.3.0, 48 x 48 x 24: 500 to 1,000 us)."""
+
+
 def _quotient_by_roots(x: Array, y: Array, *, fused_activation_function: str = "NONE") -> Array:
     """x * RSQRT(y)^2, of what is positive: the root spreads the divisors of a wide range over more steps."""
     root = ops.rsqrt(y)

@@ -16,7 +16,14 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
-from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, LOOPS, REFINED, SPELLINGS, spelled_in_integers
+from jfuse.lowering.integer_spellings import (
+    COARSE_SPELLINGS,
+    FASTER,
+    LOOPS,
+    REFINED,
+    SPELLINGS,
+    spelled_in_integers,
+)
 from jfuse.passes.rewrite import rewrite
 from tests.lowering.test_instead import CELLS, STATE, WIDTH, bilstm, drawn, lstm_weights
 
@@ -68,12 +75,22 @@ CASES: Mapping[tuple[str, Op], list[tuple[Any, ...]]] = {
     ("SPELLINGS", ops.svdf): [(svdf, [((3, WIDTH), F), ((3, 20), F)])],
     ("LOOPS", ops.unidirectional_sequence_lstm): [(lstm, [SEQUENCE, STATE, STATE])],
     ("LOOPS", ops.unidirectional_sequence_rnn): [(rnn, [SEQUENCE, STATE])],
+    ("FASTER", ops.relu): [(ops.relu, [ROW])],
+    ("FASTER", ops.abs_): [(ops.abs_, [ROW])],
+    ("FASTER", ops.prelu): [(lambda x: ops.prelu(x, drawn(9)), [((2, 9), F)])],
+    ("FASTER", ops.hard_swish): [(lambda x: ops.hard_swish(ops.mul(x, np.float32(3))), [ROW])],
     ("COARSE_SPELLINGS", ops.div): [(lambda x, y: ops.div(x, ops.square(y)), [ROW, ROW], 1e-5)],  # quotients up to 100
     ("COARSE_SPELLINGS", ops.sqrt): [(lambda x: ops.sqrt(ops.square(x)), [ROW])],
     # Two roundings to 16 bits of [-2, 2] and [-4, 4], of results up to 3.
     ("REFINED", ops.rsqrt): [(lambda x: ops.rsqrt(ops.exp(x)), [ROW], 6e-4)],
 }
-TABLES = {"SPELLINGS": SPELLINGS, "LOOPS": LOOPS, "COARSE_SPELLINGS": COARSE_SPELLINGS, "REFINED": REFINED}
+TABLES = {
+    "SPELLINGS": SPELLINGS,
+    "LOOPS": LOOPS,
+    "FASTER": FASTER,
+    "COARSE_SPELLINGS": COARSE_SPELLINGS,
+    "REFINED": REFINED,
+}
 
 
 def values(shape: tuple[int, ...], dtype: DType) -> np.ndarray:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from jfuse.ir.graph import Eqn, Graph, Op, Signature
 from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
-from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, LOOPS, REFINED, SPELLINGS, spelled_in_integers
+from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, FASTER, LOOPS, REFINED, SPELLINGS, spelled_in_integers
 from jfuse.lowering.peephole.arithmetic.affine import affine_before_product
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
 from jfuse.passes.rewrite import Rewriting, rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
-from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.tflite.targets.target import Target
+
+_FEWEST = 1024
+"""Numbers of a result, 20 us in a slow kernel (LiteRT 2.3.0), below which operators and their bytes are not worth it."""
 
 
 def respelled(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
@@ -57,9 +61,11 @@ def respell(graph: Graph, recipe: Recipe, target: Target, *, small: bool = False
     def spelled(graph: Graph, spellings: Mapping[Op, Any]) -> Graph:
         def visit(eqn: Eqn) -> Sequence[Any] | None:
             rule = rule_of(eqn, recipe)
-            if rule.mode != "integer" or eqn.op not in spellings or not why_not_integer(eqn, rule, target):
+            if rule.mode != "integer" or eqn.op not in spellings:
                 return None
-            return spelled_in_integers(eqn, spellings)
+            lacks = why_not_integer(eqn, rule, target)
+            is_slow = spellings is FASTER and lacks is None and _is_slow(eqn, rule)
+            return spelled_in_integers(eqn, spellings) if lacks or is_slow else None
 
         return rewrite(graph, visit)
 
@@ -67,9 +73,17 @@ def respell(graph: Graph, recipe: Recipe, target: Target, *, small: bool = False
     first = {**SPELLINGS, **LOOPS} if small and target.has("WHILE") else SPELLINGS
     changed = spelled(spelled(before, first), first)  # what an operator becomes may have a spelling, too
     changed = changed if first is SPELLINGS else spelled(changed, SPELLINGS)
+    if target.has_xnnpack and not recipe.int8_only:
+        changed = spelled(spelled(changed, FASTER), FASTER)
     changed = before if changed is before else _scales_in_weights(changed, recipe)
     changed = spelled(changed, LOOPS) if target.has("WHILE") else changed
     return spelled(spelled(changed, COARSE_SPELLINGS), REFINED) if recipe.int8_only else changed
+
+
+def _is_slow(eqn: Eqn, rule: QuantizeRule) -> bool:
+    """Whether a kernel of 8 bits that goes from number to number takes longer than several operators."""
+    count = prod(d for d in eqn.outputs[0].type.shape if isinstance(d, int))
+    return rule.activation_bits == 8 and not rule.symmetric and count >= _FEWEST
 
 
 def _scales_in_weights(graph: Graph, recipe: Recipe) -> Graph:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -55,3 +56,29 @@ def test_what_is_computed_of_floats_for_floats_stays_float() -> None:
     lite = jfuse.convert(_of(tf.keras.activations.mish), target="tflite-micro", quantize="int8", calibration=CALLS)
     assert names_of(lite.program).count("quantize") == 2
     assert min(n.snr_db for n in lite.report.noise) > 25
+
+
+SLOW = [
+    ("prelu", lambda x: tf.nn.relu(x) - np.linspace(0, 0.3, 8, dtype=np.float32) * tf.nn.relu(-x)),
+    ("hard_swish", lambda x: tf.keras.activations.hard_silu(3 * x)),
+    ("abs", tf.abs),
+    ("relu", lambda x: tf.nn.relu(tf.concat([x, x[:, ::-1]], -1))),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), SLOW, ids=[name for name, _ in SLOW])
+def test_processors_have_no_slow_kernels_of_bytes(name: str, function: Any) -> None:
+    """XNNPACK lacks them; what they are spelled in is as near. Microcontrollers and small tensors keep them."""
+
+    def made(count: int, target: Any = "litert") -> jfuse.Model:
+        specs = [tf.TensorSpec([count, 16], tf.float32, name="x")]
+        source = tf.function(lambda x: function(tf.matmul(x, drawn(16, 8, scale=0.3))), input_signature=specs)
+        calls = [{"x": drawn(count, 16, seed=i)} for i in range(4)]
+        return jfuse.convert(source, target=target, quantize="int8", calibration=calls)
+
+    lite, micro = made(256), made(256, "tflite-micro")
+    assert name not in names_of(lite.program)
+    assert not [q for q in lite.report.quantized if q.form == "float"]
+    assert name in names_of(micro.program)
+    assert name in names_of(made(2).program)
+    assert min(n.snr_db for n in lite.report.noise) > min(n.snr_db for n in micro.report.noise) - 1
