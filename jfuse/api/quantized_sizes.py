@@ -62,7 +62,8 @@ def _smallest(made: Model, before: int, options: LoweringOptions, again: Callabl
     if best is made:
         return made
     best.statistics = made.statistics
-    by_name = 'prefer="speed"' if "while" in made.report.operators else 'loop="unroll"'
+    in_loops = 'loop="while"' if options.recurrence.prefer == "size" else 'prefer="speed"'
+    by_name = in_loops if "while" in made.report.operators else 'loop="unroll"'
     size = f"the file would have {made.size_bytes:,} bytes, {before:,} in floats; {by_name} takes that"
     if in_floats:
         best.report.warn(f"recurrences compute in floats, with weights in 8 bits: in integers {size}")

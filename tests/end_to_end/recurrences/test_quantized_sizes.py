@@ -83,6 +83,14 @@ def test_integers_are_no_larger_than_floats(layer: Any, recipe: Any, operator: s
     assert min(n.snr_db for n in lite.report.noise) > 20
 
 
+def test_the_smallest_form_is_no_larger_than_floats() -> None:
+    lite = jfuse.convert(
+        model_of(layers.SimpleRNN(8)), quantize="int8", calibration=SAMPLES, prefer="size", verify=False
+    )
+    assert lite.size_bytes <= lite.unquantized.size_bytes  # type: ignore[union-attr]
+    assert any('loop="while" takes that' in text for text in lite.report.warnings)
+
+
 def test_a_form_that_is_asked_for_stays() -> None:
     model = model_of(layers.SimpleRNN(40))
     lite = jfuse.convert(model, quantize="int8", calibration=SAMPLES, loop="unroll", verify=False)
