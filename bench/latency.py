@@ -105,29 +105,29 @@ def measure_forms(units: int, steps: int, batch: int) -> dict[str, Any]:
     source = jfuse.load(keras.Model(inputs, keras.layers.LSTM(units)(inputs)))
     files = {name: jfuse.lower(source, **options).to_bytes() for name, options in FORMS.items()}
     x = np.random.default_rng(0).standard_normal((batch, steps, FEATURES)).astype(np.float32)
-    calls = {f"{name} in {APIS[0]}": _in_interpreter(data, x) for name, data in files.items()}
-    calls |= {f"{name} in {APIS[1]}": _in_compiled_model(files[name], x) for name in list(FORMS)[1:]}
-    found = in_turns({name: _turn(call) for name, call in calls.items()}, FORM_SECONDS, least=3)
+    calls = {f"{name} in {APIS[0]}": in_interpreter(data, x) for name, data in files.items()}
+    calls |= {f"{name} in {APIS[1]}": in_compiled_model(files[name], x) for name in list(FORMS)[1:]}
+    found = in_turns({name: turn_of(call) for name, call in calls.items()}, FORM_SECONDS, least=3)
     us = {name: 1e6 * statistics.median(s for turn in turns for s in turn) for name, turns in found.items()}
     sizes = {name: len(data) for name, data in files.items()}
     return {"units": units, "steps": steps, "batch": batch, "us": us, "bytes": sizes}
 
 
-def _in_interpreter(data: bytes, x: np.ndarray) -> Callable[[], Any]:
+def in_interpreter(data: bytes, x: np.ndarray) -> Callable[[], Any]:
     interpreter = Interpreter(model_content=data, num_threads=1)
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
     return lambda: interpreter.invoke()
 
 
-def _in_compiled_model(data: bytes, x: np.ndarray) -> Callable[[], Any]:
+def in_compiled_model(data: bytes, x: np.ndarray) -> Callable[[], Any]:
     model = CompiledModel.from_buffer(data)
     before, after = model.create_input_buffers(0), model.create_output_buffers(0)
     before[0].write(np.ravel(x))
     return lambda: model.run_by_index(0, before, after)
 
 
-def _turn(call: Callable[[], Any]) -> Callable[[], list[float]]:
+def turn_of(call: Callable[[], Any]) -> Callable[[], list[float]]:
     """Some calls in a row. The first one finds the memory of another file in the cache."""
 
     def turn() -> list[float]:

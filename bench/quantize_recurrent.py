@@ -48,7 +48,7 @@ _CALIBRATE, _COMPARE, _CALLS = 64, 32, 8
 class Mode:
     """A mode. recipe, target: as jfuse.convert has them. official: what the official converter calls it, if it does."""
 
-    recipe: str
+    recipe: str | None
     target: str = "litert"
     official: str = ""
 
@@ -89,9 +89,12 @@ def log_mel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Model:
-    """One model. save: writes a SavedModel into a folder, with weights of a seed. shape: of "x" without the batch."""
+    """One model. save: writes a SavedModel into a folder, with weights of a seed. shape: of "x" without the batch.
 
-    save: Callable[[Path, int], Path]
+    The batch, None for an open one, is the third argument of `save`; models with states have one of 1.
+    """
+
+    save: Callable[[Path, int, int | None], Path]
     shape: tuple[int, ...]
     draw: Draw = normal
     stateful: bool = False
@@ -103,10 +106,10 @@ def keras_model(
 ) -> Model:
     """A Keras model. options: stateful; for jfuse.convert"""
 
-    def save(folder: Path, seed: int) -> Path:
+    def save(folder: Path, seed: int, batch: int | None) -> Path:
         from tests.models.sources import exported, saved
 
-        model = Layers(wire, batch=1, steps=steps, features=features).build(library, seed)
+        model = Layers(wire, batch=batch, steps=steps, features=features).build(library, seed)
         return (exported if library == "keras" else saved)(model, folder)
 
     stateful = options.pop("stateful", False)
@@ -116,11 +119,11 @@ def keras_model(
 def written(make: Callable[[Random], Cell], steps: int, features: int, units: int, form: str = "while") -> Model:
     """A loop by hand over a cell."""
 
-    def save(folder: Path, seed: int) -> Path:
+    def save(folder: Path, seed: int, batch: int | None) -> Path:
         import tensorflow as tf
 
         module = tf.Module()
-        shell = Shell(form, batch=1, steps=steps, final=False)
+        shell = Shell(form, batch=batch, steps=steps, final=False)
         function = shell.function(make(Random(seed, features, units)), features)
         module.variables_of_cell = list(function.get_concrete_function().variables)
         tf.saved_model.save(module, str(folder), signatures={"serving_default": function})
@@ -132,7 +135,7 @@ def written(make: Callable[[Random], Cell], steps: int, features: int, units: in
 def one_step(make: Callable[[Random], Cell], features: int, units: int) -> Model:
     """One step of a cell in each call, its states in variables."""
 
-    def save(folder: Path, seed: int) -> Path:
+    def save(folder: Path, seed: int, batch: int | None) -> Path:
         import tensorflow as tf
 
         module, cell = tf.Module(), make(Random(seed, features, units))
@@ -249,11 +252,11 @@ class Case:
     wanted: Sequence[np.ndarray]
 
     @classmethod
-    def of(cls, model: Model, folder: Path, seed: int = 0) -> Case:
+    def of(cls, model: Model, folder: Path, seed: int = 0, batch: int | None = 1) -> Case:
         """Written into a folder, in which the official converter finds all that it needs."""
         import tensorflow as tf
 
-        model.save(folder / "saved", seed)
+        model.save(folder / "saved", seed, 1 if model.stateful else batch)
         calibration, compared = (
             model.draw(np.random.default_rng([seed, which]), (count, *model.shape))
             for which, count in enumerate((_CALIBRATE, _COMPARE))
