@@ -21,13 +21,24 @@ from jfuse.kernels.core.op import Array
 from jfuse.kernels.fused.lstm import lstm, unidirectional_sequence_lstm
 from jfuse.kernels.integer.micro_lstm import MicroCell
 from jfuse.kernels.integer.numbers.exact_products import integer_products
-from jfuse.kernels.integer.numbers.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right
+from jfuse.kernels.integer.numbers.fixed_point import (
+    Multiplier,
+    high_mul,
+    in_32_bits,
+    multiplied,
+    multiplied_half_up,
+    shifted_right,
+    shifted_right_half_up,
+    wide,
+)
 from jfuse.kernels.integer.numbers.gemmlowp import table_of
 from jfuse.kernels.integer.numbers.inverse_root import inverse_root
 
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _H, _C = 18, 19
 _GATE_BITS = 3
+_ABREAST = 16
+"""Numbers that LiteRT takes together on arm64, with another rounding.   Source: optimized/neon_tensor_utils.cc"""
 
 
 def _takes_sequence(types: IntegerTypes, options: Params) -> bool:
@@ -50,8 +61,6 @@ def _takes_micro(types: IntegerTypes, options: Params) -> bool:
 def _takes(types: IntegerTypes, options: Params) -> bool:
     if types.rounding == "tflm":
         return False  # which has no LSTM of one step
-    if types.rounding == "arm64" and len(types.inputs) > 20 and _norms(types):
-        return False  # whose norm rounds otherwise there, in a way that is not known
     present = [i for i, t in enumerate(types.inputs) if t is not None]
     scaled = [t for i, t in enumerate(types.inputs) if i in present and i not in (12, 13, 14, 15, 17)]
     states = types.dtypes(0, _H, _C) == (DType.i8, DType.i8, DType.i16)
@@ -168,7 +177,9 @@ class _Cell:
         of = self._gates[gate]
         total = _in_16_bits(multiplied(by_h[gate] + of.offset, of.by_h) + entering[gate])
         if of.peephole is not None and of.by_c is not None and c is not None:
-            total = _in_16_bits(multiplied(of.peephole * c, of.by_c) + total)
+            product = of.peephole * c
+            seen = self._by_place(multiplied_half_up(product, of.by_c), multiplied(product, of.by_c), c.shape[-1])
+            total = _in_16_bits(seen + total)
         return total if of.norm is None else self._normed(total, of)
 
     def _normed(self, total: Array, of: _Gate) -> Array:
@@ -176,15 +187,37 @@ class _Cell:
         assert of.norm is not None, "a gate with a norm"
         count = total.shape[-1]
         mean = _quotient(1024 * total.sum(-1, keepdims=True), count)
-        variance = (total * total).sum(-1, keepdims=True) * ((1 << 20) // count) - mean * mean
+        variance = self._squares(total) * ((1 << 20) // count) - mean * mean
         variance = in_32_bits(_quotient(variance, 1 << 20))
         variance = jnp.where(variance < 1, of.least_variance, variance)
         mantissa, right = inverse_root(variance)
-        shifted = in_32_bits(1024 * total - mean)
-        rescaled = shifted_right(high_mul(shifted, mantissa), right)
-        scaled = in_32_bits(rescaled * of.coefficients + of.bias)
-        scaled = _quotient(in_32_bits(jnp.where(scaled > 0, scaled + 512, scaled - 512)), 1024)
-        return _in_16_bits(multiplied(scaled, Multiplier(of.norm.mantissa, of.norm.shift + 12)))
+        product = high_mul(in_32_bits(1024 * total - mean), mantissa)
+        norm = Multiplier(of.norm.mantissa, of.norm.shift + 12)
+        wrapped = wide if self._types.rounding == "arm64" else in_32_bits  # as compilers have what may overflow
+        scaled = wrapped(shifted_right(product, right) * of.coefficients + of.bias)
+        scaled = _quotient(wrapped(jnp.where(scaled > 0, scaled + 512, scaled - 512)), 1024)
+        abreast = shifted_right_half_up(product, right) * of.coefficients + of.bias
+        abreast = multiplied_half_up(shifted_right_half_up(abreast, 10), norm)
+        return _in_16_bits(self._by_place(abreast, multiplied(scaled, norm), count))
+
+    def _squares(self, total: Array) -> Array:
+        """The sum of squares of each row; on arm64 four of them are added in 32 bits.   i64[b,c] -> i64[b,1]"""
+        squares = total * total
+        if self._types.rounding != "arm64":
+            return squares.sum(-1, keepdims=True)
+        whole = total.shape[-1] // 8 * 8
+        fours = in_32_bits(squares[:, :whole].reshape(len(squares), -1, 4).sum(-1))
+        return fours.sum(-1, keepdims=True) + squares[:, whole:].sum(-1, keepdims=True)
+
+    def _by_place(self, abreast: Array, others: Array, row: int) -> Array:
+        """What the runtime computes of numbers that it takes together, and of those that a row leaves over.
+
+        row: how many numbers it divides at once.
+        """
+        if self._types.rounding != "arm64":
+            return others
+        place = jnp.arange(others.size).reshape(others.shape) % row
+        return jnp.where(place < row // _ABREAST * _ABREAST, abreast, others)
 
     def _output(self, product: Array) -> Array:
         """h of o * tanh(c), in 30 fraction bits."""
@@ -198,7 +231,8 @@ class _Cell:
         offset = zero * weights.astype(np.int64).sum(1)
         offset = offset if self._given[17] is None else offset + self._given[17]
         scale = np.float32(self._types.scale(16) * scale_of(hidden)) / self._types.scale(_H)
-        total = multiplied(integer_products(inner.astype(np.int8), weights) + offset, Multiplier.of(scale))
+        total, by = integer_products(inner.astype(np.int8), weights) + offset, Multiplier.of(scale)
+        total = self._by_place(multiplied_half_up(total, by), multiplied(total, by), total.size)
         h = jnp.clip(total + self._types.zero_point(_H), -128, 127)
         clip = self._quantized_clip("proj_clip", self._types.scale(_H), 127)
         return jnp.clip(h, -clip, clip) if clip > 0 else h

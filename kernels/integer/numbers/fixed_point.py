@@ -65,7 +65,7 @@ def shifted_right(x: Array, count: Any) -> Array:
 
 def shifted_right_half_up(x: Array, count: Any) -> Array:
     """x / 2^count, rounded to nearest, halves up.   x: i64[...]"""
-    count = np.asarray(count, np.int64)
+    count = namespace(count).asarray(count, np.int64)
     return (x + ((1 << count) >> 1)) >> count
 
 
