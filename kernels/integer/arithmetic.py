@@ -118,11 +118,13 @@ def _sum_on_xnnpack(types: IntegerTypes, x: Array, y: Array, sign: int) -> Array
 
 @mul.quantized(_takes_product)
 def _mul(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_function: str, **_: Any) -> Array:
-    """Source: tflite/kernels/internal/reference/integer_ops/mul.h"""
+    """Source: tflite/kernels/internal/reference/integer_ops/mul.h; XNNPACK/src/microparams-init.c, rndnu on arm64"""
     terms = [jnp.asarray(v).astype(np.int32) - types.zero_point(i) for i, v in enumerate((x, y))]
     product, scale = terms[0] * terms[1], _product_scale(types)
-    if _on_xnnpack(types):
-        steps: Array = to_nearest_even(product.astype(np.float32) * scale)
+    if _on_xnnpack(types) and types.rounding == "arm64":
+        steps: Array = multiplied_once(product, Multiplier.of(float(scale)))
+    elif _on_xnnpack(types):
+        steps = to_nearest_even(product.astype(np.float32) * scale)
     else:
         steps = multiplied(product, Multiplier.of(float(scale)))
     return finished(steps, types.outputs[0], fused_activation_function)

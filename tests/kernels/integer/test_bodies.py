@@ -84,6 +84,20 @@ def test_few_bytes_in_steps_of_another_size(rounding: Rounding, ratio: float) ->
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("rounding", get_args(Rounding))
+@pytest.mark.parametrize("scales", [(1 / 255, 1 / 128, 2 / 255), (1 / 128, 0.05, 0.025)])
+def test_products_of_bytes_in_the_middle_between_two_steps(rounding: Rounding, scales: tuple[float, ...]) -> None:
+    """Gates times activations: one in a hundred is a half, which XNNPACK rounds to even, and up on arm64."""
+    need_runtime(rounding)
+    x, y, result = (tensor(64, 256, scale=scale, zero_point=zero) for scale, zero in zip(scales, (3, -7, 5), strict=True))
+    graph = one(ops.mul, [x, y], result, fused_activation_function="NONE")
+    every = np.tile(np.arange(-128, 128, dtype=np.int8), (64, 1))
+    calls = [[every, np.random.default_rng(0).integers(-128, 128, (64, 256)).astype(np.int8)]]
+    ((wanted,),) = in_runtime(file_of(graph), rounding, calls)
+    ((found,),) = on_xla(graph, rounding, calls)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_products_in_tflite_micro_have_their_scale_in_64_bits() -> None:
     """One in 20,000 is another with LiteRT's scale, which is a product in 32 bits."""
     pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
