@@ -118,7 +118,8 @@ def _smaller_forms(made: Model, options: LoweringOptions) -> Iterator[LoweringOp
         return
     small = replace(options, recurrence=replace(options.recurrence, prefer="size"))
     yield small
-    if recipe.needs_ranges and not recipe.int8_only and target_named(options.target).name == LoweringOptions.target:
+    target = target_named(options.target)
+    if recipe.needs_ranges and not recipe.int8_only and target.has_xnnpack and target.accelerator is None:
         builtins = sorted({str(op.builtin) for op in spelled} - named)
         fused = [QuantizeRule("dynamic", op=builtin, min_elements=0) for builtin in builtins]
         steps = [QuantizeRule("dynamic", f"^{re.escape(node)}", min_elements=0) for node in sorted(nodes - {""})]

@@ -246,6 +246,28 @@ def test_tuning_takes_what_is_fastest_there(of: str, is_loop: bool, tmp_path: Pa
     assert any(f"in LiteRT on {platform.node()} (" in note for note in result.report.notes)
 
 
+_DYING = (
+    "import os\nimport ai_edge_litert.interpreter as lite\ncalls = []\ndef dying(call):\n"
+    "    def counted(*args, **named):\n        calls.append(call)\n"
+    "        return call(*args, **named) if len(calls) < 3 else os.kill(os.getpid(), 9)\n    return counted\n"
+    "lite.Interpreter.invoke = dying(lite.Interpreter.invoke)\n"
+    "lite.SignatureRunner.__call__ = dying(lite.SignatureRunner.__call__)\n"
+)
+
+
+@pytest.mark.parametrize("command", ["verify", "tune"])
+def test_a_device_that_ends_in_the_middle_of_a_command(command: str, tmp_path: Path) -> None:
+    device = changed(tmp_path, _DYING)
+    with pytest.raises(LiteRtFailed, match="LiteRT on the device ends") as error:
+        if command == "verify":
+            jfuse.verify(small_file(tmp_path), device=device, edges="none")
+        else:
+            model = keras.Sequential([keras.Input(batch_shape=(1, 6, 4)), keras.layers.GRU(3)])
+            jfuse.tune(model, device=device, seconds=0.01, verify=False)
+    assert error.value.cause == "killed"
+    assert "the device is still there" in str(error.value)
+
+
 def test_check_and_noise_there(tmp_path: Path) -> None:
     name = platform.node()
     found = jfuse.check(small_file(tmp_path), ("litert", "compiled-model"), device=PYTHON)

@@ -33,6 +33,7 @@ from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
 
 _LSTMS = (ops.unidirectional_sequence_lstm, ops.bidirectional_sequence_lstm, ops.lstm)
+_COMPOSITE = "jfuse.lstm"
 _ROUNDS = 2  # both directions become one each, a single step a sequence, before they become steps
 # Bytes of files of LSTMs of 32 to 256 units: an operator of a step with its results; what a loop has more for each row
 # of a matrix, as scales; what the fused operator takes with its operands, and more of it in integers; what a file has
@@ -52,7 +53,32 @@ def in_fast_forms(program: Program, recipe: Recipe, ctx: Context) -> tuple[Progr
         return program, recipe
     forms = _FastForms(recipe, ctx)
     changed = with_signatures(program, forms.signature)
-    return changed, replace(recipe, rules=(*recipe.rules, *forms.rules))
+    return changed, replace(recipe, rules=(*recipe.rules, *forms.rules, *_rules_of_loops(recipe, ctx)))
+
+
+def _rules_of_loops(recipe: Recipe, ctx: Context) -> list[QuantizeRule]:
+    """Rules for LSTMs in 8 bits that are loops before this, as the target has no operator for them."""
+    if ctx.target.accelerator is not None:
+        return []
+    rules: list[QuantizeRule] = []
+    for refusal in ctx.report.refused:
+        if (refusal.what, refusal.condition) != (_COMPOSITE, "target"):
+            continue
+        node = refusal.source.split(" (")[0]
+        rule = recipe.rule_for(node, str(ops.unidirectional_sequence_lstm.builtin))
+        if node and _is_of_bytes(rule):
+            names = f"^{re.escape(node)}(/|$)"
+            rules.append(replace(rule, mode="dynamic", regex=names, op="*", min_elements=0))
+            ctx.report.notes.append(
+                f"{refusal.source}: the LSTM is steps with int8 weights between floats; "
+                "a recipe with int8_only=True writes integers"
+            )
+    return rules
+
+
+def _is_of_bytes(rule: QuantizeRule) -> bool:
+    """Whether a rule wants activations of 8 bits."""
+    return (rule.mode, rule.activation_bits, rule.symmetric) == ("integer", 8, False)
 
 
 @dataclass(frozen=True)
@@ -100,7 +126,7 @@ class _FastForms:
         if eqn.op not in _LSTMS or self.ctx.recurrence.forms.get(str(eqn.source)) == FUSED:
             return None
         rule, size = rule_of(eqn, self.recipe), FusedSize.of(eqn)
-        is_integer = (rule.mode, rule.activation_bits, rule.symmetric) == ("integer", 8, False)
+        is_integer = _is_of_bytes(rule)
         if size is None or not (is_integer or rule.mode == "dynamic"):
             return None
         hybrid = replace(rule, mode="dynamic", regex=".*", op="*")

@@ -89,7 +89,9 @@ def test_few_bytes_in_steps_of_another_size(rounding: Rounding, ratio: float) ->
 def test_products_of_bytes_in_the_middle_between_two_steps(rounding: Rounding, scales: tuple[float, ...]) -> None:
     """Gates times activations: one in a hundred is a half, which XNNPACK rounds to even, and up on arm64."""
     need_runtime(rounding)
-    x, y, result = (tensor(64, 256, scale=scale, zero_point=zero) for scale, zero in zip(scales, (3, -7, 5), strict=True))
+    x, y, result = (
+        tensor(64, 256, scale=scale, zero_point=zero) for scale, zero in zip(scales, (3, -7, 5), strict=True)
+    )
     graph = one(ops.mul, [x, y], result, fused_activation_function="NONE")
     every = np.tile(np.arange(-128, 128, dtype=np.int8), (64, 1))
     calls = [[every, np.random.default_rng(0).integers(-128, 128, (64, 256)).astype(np.int8)]]
