@@ -255,15 +255,20 @@ _DYING = (
 )
 
 
-@pytest.mark.parametrize("command", ["verify", "tune"])
-def test_a_device_that_ends_in_the_middle_of_a_command(command: str, tmp_path: Path) -> None:
+def tuned_there(folder: Path, device: str) -> None:
+    model = keras.Sequential([keras.Input(batch_shape=(1, 6, 4)), keras.layers.GRU(3)])
+    jfuse.tune(model, device=device, seconds=0.01, verify=False)
+
+
+def verified_there(folder: Path, device: str) -> None:
+    jfuse.verify(small_file(folder), device=device, edges="none")
+
+
+@pytest.mark.parametrize("command", [verified_there, tuned_there])
+def test_a_device_that_ends_in_the_middle_of_a_command(command: Any, tmp_path: Path) -> None:
     device = changed(tmp_path, _DYING)
     with pytest.raises(LiteRtFailed, match="LiteRT on the device ends") as error:
-        if command == "verify":
-            jfuse.verify(small_file(tmp_path), device=device, edges="none")
-        else:
-            model = keras.Sequential([keras.Input(batch_shape=(1, 6, 4)), keras.layers.GRU(3)])
-            jfuse.tune(model, device=device, seconds=0.01, verify=False)
+        command(tmp_path, device)
     assert error.value.cause == "killed"
     assert "the device is still there" in str(error.value)
 
