@@ -1,12 +1,14 @@
 """Recurrent files for CompiledModel, run there, beside the default ones in Interpreter: right, and how fast?
 
     python -m bench.compiled_model [--json bench/results/compiled_model.json] [-k SUBSTRING ...]
-    python -m bench.compiled_model --modes all --answers [--json ...]      # every mode, without times
+    python -m bench.compiled_model --prefer speed [--json ...]            # the fastest forms, beside the default ones
+    python -m bench.compiled_model --modes all --answers [--json ...]     # every mode, without times
 
 The models are the 37 of `bench.quantize_recurrent`. A row has the SNR of CompiledModel's answers to five calls in a row
 against TensorFlow in floats, the batch growing and shrinking where it is open, and the SNR of the default file in
-Interpreter. Times are of a batch of 1, one thread, both files in one process, in turns: a ratio is the median of those
-of the rounds. Rows that the JSON has are not measured again; it is written after each.
+Interpreter. Times are of a batch of 1, one thread, all in one process, in turns: a ratio is the median of those of the
+rounds. The file for CompiledModel is timed in Interpreter, too: what it takes there is its form's, what it takes more
+in CompiledModel is that API's. Rows that the JSON has are not measured again; it is written after each.
 """
 
 from __future__ import annotations
@@ -42,12 +44,13 @@ TARGET = "compiled-model"
 BATCHES = (3, 1, 5, 2, 4)
 """Samples of each call where the batch is open."""
 SECONDS = 1.5  # of calls for each file
+RATIOS = {"ratio": "us", "ratio_in_interpreter": "in_interpreter_us"}
 MOST = 1.1  # how many times the time of the default file a file for CompiledModel may take
 
 
-def for_compiled_model(case: Case, mode: Mode) -> jfuse.Model:
+def for_compiled_model(case: Case, mode: Mode, prefer: str = "auto") -> jfuse.Model:
     """The file of a model for CompiledModel."""
-    return case.ours(replace(mode, target=TARGET))
+    return case.ours(replace(mode, target=TARGET), prefer=prefer)
 
 
 def batches(case: Case) -> Sequence[int]:
@@ -66,9 +69,9 @@ def answers_of_calls(case: Case, lite: jfuse.Model) -> list[np.ndarray]:
     return as_real(lite, found)
 
 
-def checked(case: Case, mode: Mode) -> dict[str, Any]:
-    """How near both files' answers are to TensorFlow's, and what the file for CompiledModel holds."""
-    lite, default = for_compiled_model(case, mode), case.ours(mode)
+def checked(case: Case, mode: Mode, prefer: str) -> dict[str, Any]:
+    """How near both files' answers are to TensorFlow's, and what they hold."""
+    lite, default = for_compiled_model(case, mode, prefer), case.ours(mode)
     found = answers_of_calls(case, lite)
     samples, wanted = case.compared[: len(found)], case.wanted[: len(found)]
     in_default = as_real(default, answers(default.to_bytes(), as_given(default, samples), as_real=False))
@@ -82,26 +85,32 @@ def checked(case: Case, mode: Mode) -> dict[str, Any]:
     }
 
 
-def timed(case: Case, mode: Mode) -> dict[str, Any]:
-    """The microseconds of a call of both files, and the ratio of their times."""
-    turns = {
-        name: turn_of(load(lite.to_bytes(), as_given(lite, case.compared[:1])))
-        for name, load, lite in (
-            ("default_us", in_interpreter, case.ours(mode)),
-            ("us", in_compiled_model, for_compiled_model(case, mode)),
-        )
+def timed(case: Case, mode: Mode, prefer: str) -> dict[str, Any]:
+    """The microseconds of a call, and the ratios to those of the default file in Interpreter."""
+    default, lite = case.ours(mode), for_compiled_model(case, mode, prefer)
+    calls = {
+        "default_us": (in_interpreter, default),
+        "us": (in_compiled_model, lite),
+        "in_interpreter_us": (in_interpreter, lite),
     }
+    sample = case.compared[:1]
+    turns = {name: turn_of(load(of.to_bytes(), as_given(of, sample))) for name, (load, of) in calls.items()}
     found = {name: [statistics.median(turn) for turn in rounds] for name, rounds in in_turns(turns, SECONDS).items()}
-    ratios = [ours / default for ours, default in zip(found["us"], found["default_us"], strict=True)]
-    return {name: 1e6 * statistics.median(us) for name, us in found.items()} | {"ratio": statistics.median(ratios)}
+    first = found["default_us"]
+    return {name: 1e6 * statistics.median(us) for name, us in found.items()} | {
+        ratio: statistics.median(us / default for us, default in zip(found[name], first, strict=True))
+        for ratio, name in RATIOS.items()
+    }
 
 
-def row_of(case_of: Callable[[int | None], Case], mode: Mode, parts: Sequence[str]) -> dict[str, Any]:
+def row_of(
+    case_of: Callable[[int | None], Case], mode: Mode, parts: Sequence[str], prefer: str = "auto"
+) -> dict[str, Any]:
     """The parts of a row, or why there is no such file.   case_of: the model with a batch, None for an open one"""
     row: dict[str, Any] = {}
     try:
         for part in parts:
-            row |= checked(case_of(None), mode) if part == "answers" else timed(case_of(1), mode)
+            row |= checked(case_of(None), mode, prefer) if part == "answers" else timed(case_of(1), mode, prefer)
     except JfuseError as error:
         row["refused"] = " ".join(str(error).split())[:300]
     return row
@@ -126,22 +135,24 @@ def measured(known: Sequence[Mapping[str, Any]], options: argparse.Namespace) ->
                 row = {"model": name, "mode": mode, **table.get((name, mode), {})}
                 parts = [part for part, key in wanted.items() if key not in row or "refused" in row]
                 if parts:
-                    yield row | row_of(of, MODES[mode], parts)
+                    row.pop("refused", None)
+                    yield row | row_of(of, MODES[mode], parts, options.prefer)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each mode how many files there are, the mean ratio of times and the worst ones."""
+    """For each mode how many files there are, the mean ratios of times and the worst ones."""
     lines = []
     for mode in MODES:
         of = [row for row in rows if row["mode"] == mode]
-        ratios = {row["model"]: row["ratio"] for row in of if "ratio" in row}
         refused = [row["model"] for row in of if "refused" in row]
-        told = f"{mode}: {len(of)} models" + (f", refused: {', '.join(refused)}" if refused else "")
-        if ratios:
+        lines += [f"{mode}: {len(of)} models, refused: {', '.join(refused) or 'none'}"] if of else []
+        for key, api in (("ratio", "CompiledModel"), ("ratio_in_interpreter", "Interpreter")):
+            ratios = {row["model"]: row[key] for row in of if key in row}
             slow = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio > MOST]
-            mean, worst = geometric_mean(list(ratios.values())), max(ratios.values())
-            told += f"; time: geometric mean {mean:.2f}, worst {worst:.2f}, above {MOST}: {', '.join(slow) or 'none'}"
-        lines += [told] if of else []
+            if ratios:
+                mean, worst = geometric_mean(list(ratios.values())), max(ratios.values())
+                told = f"geometric mean {mean:.2f}, worst {worst:.2f}, above {MOST}: {', '.join(slow) or 'none'}"
+                lines.append(f"  time in {api}, {len(ratios)} models: {told}")
     return lines
 
 
@@ -152,7 +163,8 @@ def line(row: Mapping[str, Any]) -> str:
         return f"{head} refused: {row['refused']}"
     parts = [f"{row['snr_db']:.1f} dB (default {row['default_snr_db']:.1f})", row["operators"]]
     if "ratio" in row:
-        parts.append(f"{row['us']:.1f} us, {row['ratio']:.2f} times {row['default_operators']}")
+        times = " and ".join(f"{row[key]:.2f}" for key in RATIOS)
+        parts.append(f"{row['us']:.1f} us, {times} times {row['default_operators']}")
     return f"{head} {' | '.join(parts)}"
 
 
@@ -169,6 +181,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("-k", nargs="*", default=[])
     parser.add_argument("--modes", nargs="*", default=["float"], choices=[*MODES, "all"])
+    parser.add_argument("--prefer", default="auto", choices=["auto", "speed", "fused", "size"])
     parser.add_argument("--answers", action="store_true", help="do not measure times")
     options = parser.parse_args()
     options.modes = list(MODES) if "all" in options.modes else options.modes

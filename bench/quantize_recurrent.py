@@ -270,8 +270,8 @@ class Case:
             wanted.append(np.concatenate([np.ravel(found[name]) for name in sorted(found)]))
         return cls(model, folder, calibration, compared, wanted)
 
-    def ours(self, mode: Mode) -> jfuse.Model:
-        """Our file in a mode."""
+    def ours(self, mode: Mode, **options: Any) -> jfuse.Model:
+        """Our file in a mode.   options: for jfuse.convert, besides the model's"""
         calls = [[row[None]] for row in self.calibration]
         data = [calls[i : i + _CALLS] for i in range(0, len(calls), _CALLS)] if self.model.stateful else calls
         if not self.model.stateful:
@@ -283,7 +283,7 @@ class Case:
             target=mode.target,
             calibration=data if mode.integers else None,
             verify=False,
-            **self.model.options,
+            **{**self.model.options, **options},
         )
 
     def official(self, mode: Mode, converter: Official) -> tuple[bytes, float] | str:
