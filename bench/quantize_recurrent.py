@@ -359,7 +359,7 @@ def all_equal(found: Sequence[np.ndarray]) -> bool:
 
 def as_given(lite: jfuse.Model, samples: np.ndarray) -> np.ndarray:
     """Inputs in the type that the file takes."""
-    from jfuse.quantization.real_numbers import as_integers
+    from jfuse.quantization.real_numbers.numbers import as_integers
 
     (var,) = lite.signature().graph.inputs[: len(lite.signature().input_names)]
     return samples if var.type.quantization is None else as_integers(samples, var.type)
@@ -367,7 +367,7 @@ def as_given(lite: jfuse.Model, samples: np.ndarray) -> np.ndarray:
 
 def as_real(lite: jfuse.Model, found: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The numbers that a file's outputs stand for; all of one type."""
-    from jfuse.quantization.real_numbers import as_real as real
+    from jfuse.quantization.real_numbers.numbers import as_real as real
 
     quantization = lite.signature().graph.outputs[0].type.quantization
     return list(found) if quantization is None else [real(answer, quantization) for answer in found]

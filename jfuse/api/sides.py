@@ -19,7 +19,7 @@ from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.model import Model
 from jfuse.passes.legalize.float_precision import in_f32
 from jfuse.proof.inputs import open_sizes
-from jfuse.quantization.real_boundaries import with_real_boundaries
+from jfuse.quantization.real_numbers.boundaries import with_real_boundaries
 from jfuse.running.loaded_file import asked
 from jfuse.running.micro import has_micro
 from jfuse.running.partition import without_body

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jfuse.ir.graph import Atom, Const, Eqn, Signature, Var
+from jfuse.ir.graph import Atom, Const, Signature
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.programs.constants import steps_of
-from jfuse.quantization.computed import Computed
-from jfuse.quantization.real_graph import RealGraph, ends_of, real_states, rounded_rows
-from jfuse.quantization.real_numbers import as_integers, as_real, real_type
+from jfuse.quantization.real_numbers.numbers import Computed, as_integers, as_real, ends_of, real_type, rounded_rows
+from jfuse.quantization.real_numbers.walker import Exact, RealGraph, in_real_numbers
 from jfuse.running.jax_function import named_constants
 
 
@@ -24,54 +23,41 @@ def straight_through(signature: Signature) -> tuple[Signature, dict[int, str]]:
 
     Rounded values pass their gradient on; values that are clipped at the ends of a type have none.
     """
-    building = _StraightThrough()
-    real = replace(signature, graph=building.graph(signature.graph), states=real_states(signature))
+    policy = _StraightThrough()
+    real = in_real_numbers(signature, policy)
     named = named_constants(signature.graph)
-    return real, {id(building.reals.get(const, const).array): name for name, const in named.items()}
+    return real, {id(policy.exact.get(const, const).array): name for name, const in named.items()}
 
 
 @dataclass
-class _StraightThrough(RealGraph):
-    reals: dict[Const, Const] = field(default_factory=dict)
-    _pending: list[Eqn] = field(default_factory=list)
+class _StraightThrough(Exact):
+    exact: dict[Const, Const] = field(default_factory=dict)
 
-    def as_stored(self, stored: TensorType) -> Computed:
-        """Real numbers -> those that a type holds."""
-        return Computed("computed.straight_through", (real_type(stored),), partial(_rounded, stored))
+    def weight(self, real: RealGraph, const: Const) -> Atom:
+        self.exact[const] = exact = real.weight(const)
+        if not is_quantized(const.type):
+            return exact
+        # Rounded at each use: a body does not see the values of another graph.
+        return real.apply(Computed("computed.weights", (exact.type,), partial(_as_weights, const)), exact)
 
-    def in_rows(self, of: TensorType) -> Computed:
-        """Floats -> the rounded values that a kernel with run-time quantization computes with."""
-        return Computed("computed.straight_rows", (of,), _rows)
+    def stored(self, real: RealGraph, value: Atom, stored: TensorType) -> Atom:
+        return real.apply(Computed("computed.straight_through", (real_type(stored),), partial(_rounded, stored)), value)
 
-    def _eqn(self, eqn: Eqn) -> list[Eqn]:
-        eqns = super()._eqn(eqn)
-        before, self._pending = self._pending, []
-        return [*before, *eqns]
-
-    def _atom(self, atom: Atom) -> Atom:
-        real = super()._atom(atom)
-        if not isinstance(atom, Const) or not isinstance(real, Const):
-            return real
-        self.reals[atom] = real
-        if not is_quantized(atom.type):
-            return real
-        rounded = Var(real.type)  # at each use: a body does not see what another graph binds
-        compute = partial(_as_weights, atom)
-        self._pending.append(Eqn(Computed("computed.weights", (real.type,), compute), (real,), (rounded,)))
-        return rounded
+    def rows(self, real: RealGraph, value: Atom) -> Atom:
+        return real.apply(Computed("computed.straight_rows", (value.type,), _rows), value)
 
 
 def _straight(exact: Any, rounded: Any) -> Any:
     return exact + jax.lax.stop_gradient(rounded.astype(exact.dtype) - exact)
 
 
-def _rounded(stored: TensorType, array: Any, chosen: Any) -> Any:
+def _rounded(stored: TensorType, array: Any) -> Any:
     low, high = ends_of(stored)
     clipped = jnp.clip(array, jnp.float32(low), jnp.float32(high))
     return _straight(clipped, as_real(as_integers(array, stored), stored.quantization))
 
 
-def _rows(array: Any, chosen: Any) -> Any:
+def _rows(array: Any) -> Any:
     return _straight(array, rounded_rows(array))
 
 

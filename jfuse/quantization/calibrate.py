@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from jfuse.base.errors import JfuseError
-from jfuse.ir.evaluate import evaluate, large_constants, symbol_sizes, with_constants
+from jfuse.ir.evaluate import evaluate, symbol_sizes
 from jfuse.ir.graph import Atom, Const, Graph, Program, Signature
 from jfuse.ir.states import distinct, exposed_places, first_states, places
 from jfuse.ir.walk import all_graphs
@@ -334,14 +334,8 @@ class _Program:
         self._together = None if untraceable(watched.signature.graph) else Together(lambda: self._over_samples(at_once))
 
     def _over_samples(self, at_once: int) -> OverSamples:
-        arrays = large_constants(self._graph)
-        call = with_constants(self._graph, arrays)
-        count = len(self._graph.inputs)
-
-        def function(weights: Any, *args: Any) -> Any:
-            return self._split(call(weights, args[:count]))
-
-        return OverSamples(function, [arrays], most=at_once, totals=True, after=self._looked_at, quick=self._quick)
+        options: Any = {"most": at_once, "totals": True, "after": self._looked_at, "quick": self._quick}
+        return OverSamples.of_graph(self._graph, self._split, **options)
 
     def _split(self, found: Sequence[Any]) -> tuple[Any, Any]:
         """(states, extremes, values for NumPy) of each sample, and totals of all of them: histograms and moments."""

@@ -18,6 +18,7 @@ from jfuse.base.errors import JfuseError
 from jfuse.base.settings import own_settings
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import known_size
+from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import scan, while_
@@ -94,8 +95,17 @@ class OverSamples:
 
         in_a_row: a sample is several calls, along the first axis of its arguments and outputs.
         """
-        call = _in_a_row(function) if in_a_row else function.apply
+        counts = len(function.input_names), len(function.output_names)
+        call = calls_in_a_row(function.apply, *counts) if in_a_row else function.apply
         return cls(call, [dict(function.weights)], function.initial_states, most=most)
+
+    @classmethod
+    def of_graph(cls, graph: Graph, then: Callable[..., Any] = lambda found: found, **options: Any) -> OverSamples:
+        """Calls of a graph; its large constants are shared.   then: applied to the results. options: of the class"""
+        arrays, count = large_constants(graph), len(graph.inputs)
+        call = with_constants(graph, arrays)
+        # A graph without inputs is called with one that nothing reads.
+        return cls(lambda weights, *args: then(call(weights, args[:count])), [arrays], **options)
 
     def _split_over(self, devices: Sequence[Any]) -> None:
         """Run on these devices from now on."""
@@ -267,15 +277,15 @@ def _numbers(graph: Graph, sizes: Mapping[str, int], known: dict[int, int]) -> i
     return known[id(graph)]
 
 
-def _in_a_row(function: JaxFunction) -> Callable[..., Any]:
-    count, outputs = len(function.input_names), len(function.output_names)
+def calls_in_a_row(call: Callable[..., Any], inputs: int, outputs: int) -> Callable[..., tuple[Any, ...]]:
+    """Calls of (weights, *inputs, *states) as one: inputs and outputs have an axis of calls, states are handed on."""
 
     def calls(weights: Any, *args: Any) -> tuple[Any, ...]:
-        def step(states: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, Any]:
-            results = function.apply(weights, *inputs, *states)
+        def step(states: Sequence[Any], given: Sequence[Any]) -> tuple[Any, Any]:
+            results = call(weights, *given, *states)
             return results[outputs:], results[:outputs]
 
-        after, stacked = jax.lax.scan(step, tuple(args[count:]), tuple(args[:count]))
+        after, stacked = jax.lax.scan(step, tuple(args[inputs:]), tuple(args[:inputs]))
         return (*stacked, *after)
 
     return calls

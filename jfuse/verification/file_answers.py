@@ -14,7 +14,7 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.opaque_ops.custom_options import LITERT_OPS, XNNPACK_OPS
 from jfuse.quantization.data import Item
-from jfuse.quantization.real_numbers import as_integers, as_real
+from jfuse.quantization.real_numbers.boundaries import Boundaries
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.loaded_file import asked
 from jfuse.running.micro import has_micro
@@ -69,10 +69,7 @@ class InFile:
     def __post_init__(self) -> None:
         self._data = self.lite.to_bytes()
         self._keeps = bool(self.lite.program.states())
-        self._inputs, self._outputs = {}, {}
-        for s in self.lite.program.signatures:
-            self._inputs[s.key] = {n: v.type for n, v in zip(s.input_names, s.graph.inputs, strict=False)}
-            self._outputs[s.key] = {n: a.type for n, a in zip(s.output_names, s.graph.outputs, strict=False)}
+        self._boundaries = Boundaries(self.lite.program)
         self._run = self.start(self._data)
 
     def reset(self) -> None:
@@ -83,9 +80,7 @@ class InFile:
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """The outputs of a signature as real numbers."""
         assert key is not None, "a call says its signature"
-        given = {name: as_integers(array, self._inputs[key][name]) for name, array in inputs.items()}
-        found = self._run(key, given)
-        return {name: as_real(array, self._outputs[key][name].quantization) for name, array in found.items()}
+        return self._boundaries.real(key, self._run(key, self._boundaries.integers(key, inputs)))
 
 
 def litert_takes(program: Program) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from jfuse.quantization.real_numbers import as_integers
+from jfuse.quantization.real_numbers.boundaries import Boundaries
 from jfuse.records.conversion import LatencyRatio
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.write.named_file import with_signature
@@ -32,8 +32,6 @@ def latency_of(lite: Streaming, unquantized: Streaming) -> LatencyRatio | None:
 
 
 def _turn(model: Streaming, drawn: Sequence[Arrays]) -> Turn:
-    calls = []
-    for signature, inputs in zip(model.program.signatures, drawn, strict=True):
-        types = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
-        calls.append((signature.key, {n: as_integers(a, types[n]) for n, a in inputs.items()}))
+    of_file = Boundaries(model.program)
+    calls = [(s.key, of_file.integers(s.key, i)) for s, i in zip(model.program.signatures, drawn, strict=True)]
     return litert_turn(with_signature(model.to_bytes(), model.program), calls)

@@ -13,7 +13,7 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Var
 from jfuse.passes.quantize.forms import EqnForm, facts, operands_of, weight_consts
 from jfuse.quantization.moments import Moments
-from jfuse.quantization.real_numbers import as_real
+from jfuse.quantization.real_numbers.numbers import as_real
 from jfuse.quantization.recipe import IN_TURN, QuantizeRule
 from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.tflite.runtime.quantized import IntegerLstm

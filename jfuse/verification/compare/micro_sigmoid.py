@@ -14,7 +14,7 @@ from jfuse.ir.walk import all_eqns, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.core.operand import namespace
 from jfuse.proof.inputs import CallInputs
-from jfuse.quantization.computed import Computed
+from jfuse.quantization.real_numbers.numbers import Computed
 from jfuse.verification.compare.wrong import WrongOutput, measured
 from jfuse.verification.locate.inner_rounding import rounded_results
 

@@ -13,11 +13,11 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import while_
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
-from jfuse.quantization.computed import storing, telling
-from jfuse.quantization.real_numbers import real_const, real_type
+from jfuse.quantization.real_numbers.numbers import storing, telling
+from jfuse.quantization.real_numbers.walker import RealGraph
 from jfuse.running.partition import needs_litert
 from jfuse.verification.quantization_noise.figures import TALLY, beginning, looking
-from jfuse.verification.quantization_noise.pairs import Pairs, changes_type_alone, is_real, pair_graphs
+from jfuse.verification.quantization_noise.pairs import Pairs, changes_type_alone, is_real, pair_graphs, run_twin
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Place:
 
 @dataclass
 class Beside:
-    """The graph: inputs and results of both, then tallies.   places: of the tallies. unknown: what has none
+    """The graph: inputs and results of both, then tallies.   places: of the tallies. unknown: equations without any
 
     hidden: equations with bodies that cannot be looked into.
     """
@@ -90,10 +90,12 @@ class _Building:
         self, quantized: Graph, floats: Graph, pairs: Pairs, path: tuple[int, ...], tallies: Tallies
     ) -> tuple[list[Eqn], Tallies]:
         """The equations of both graphs with those that look at their values, and the tallies."""
-        graph = _Walk(self, pairs, dict(pairs.values), tallies, [*floats.eqns])
+        real = RealGraph(values=dict(pairs.values), eqns=[*floats.eqns])
+        real.values |= {v: real.weight(c) for v, c in pairs.constants.items() if v not in real.values}
+        graph = _Walk(self, pairs, tallies, real)
         for number, eqn in enumerate(quantized.eqns):
             graph.add(eqn, (*path, number))
-        return graph.eqns, graph.tallies
+        return real.eqns, graph.tallies
 
     def opens(self, eqn: Eqn, twin: Eqn | None) -> bool:
         """Whether both loops can run as one."""
@@ -104,119 +106,94 @@ class _Building:
 
 @dataclass
 class _Walk:
-    """One graph of the two, while it is built.   wanted: the float value of each quantized one"""
+    """One graph of the two, while it is built.   real: has the float value of each quantized one"""
 
     building: _Building
     pairs: Pairs
-    wanted: dict[Var, Atom]
     tallies: Tallies
-    eqns: list[Eqn]
+    real: RealGraph
     _rounded: dict[Var, Var] = field(default_factory=dict)
     _told: dict[Var, Var] = field(default_factory=dict)
 
     def add(self, eqn: Eqn, path: tuple[int, ...]) -> None:
-        twin = self.pairs.twins.get(eqn)
+        """Add a quantized equation, its float values where the float graph has none, and the look at its results."""
+        twin, floats = self.pairs.twins.get(eqn), self.real.values
         if self.building.opens(eqn, twin) and twin is not None:
             self._loop(eqn, twin, path)
         else:
-            self.eqns.append(eqn)
+            self.real.eqns.append(eqn)
             self.building.hidden += [eqn] if any(map(_has_integers, eqn.bodies)) else []
         if any(v in self.pairs.constants for v in eqn.outputs):
             return
-        real = [i for i, v in enumerate(eqn.outputs) if is_real(v.type)]
-        paired = [v in self.wanted for v in eqn.outputs]
-        self._want(eqn)
-        if not real or (changes_type_alone(eqn) and not is_quantized(eqn.outputs[0].type)):
+        numbers = [i for i, v in enumerate(eqn.outputs) if is_real(v.type)]
+        paired = [v in floats for v in eqn.outputs]
+        if not all(paired):
+            operands = [self.real.value(a) for a in eqn.inputs]
+            computed = operands if changes_type_alone(eqn) else self._in_floats(eqn, operands)
+            for var, value in zip(eqn.outputs, computed or (), strict=False):
+                if value is not None:
+                    floats.setdefault(var, value)
+        if not numbers or (changes_type_alone(eqn) and not is_quantized(eqn.outputs[0].type)):
             return
         own, own_wanted = self._alone(eqn, twin)
-        if own is None or own_wanted is None or any(eqn.outputs[i] not in self.wanted for i in real):
+        if own is None or own_wanted is None or any(eqn.outputs[i] not in floats for i in numbers):
             self.building.unknown.append(eqn)
             return
-        for i in real:
-            place = Place(path, eqn, i, twin, paired[i], self.wanted[eqn.outputs[i]] if paired[i] else None)
+        for i in numbers:
+            place = Place(path, eqn, i, twin, paired[i], floats[eqn.outputs[i]] if paired[i] else None)
             self._look(place, own[i], own_wanted[i])
 
     def _look(self, place: Place, own: Atom, own_wanted: Atom) -> None:
         number, var = len(self.building.places), place.eqn.outputs[place.result]
         self.building.places.append(place)
-        first, last = Var(TALLY), Var(TALLY)
-        self.eqns.append(Eqn(looking(var.type), (first, var, self.wanted[var], own, own_wanted), (last,)))
+        first = Var(TALLY)
+        last = self.real.apply(looking(var.type), first, var, self.real.values[var], own, own_wanted)
         self.tallies[number] = first, last
 
-    # The float values that results stand for.
-
-    def _want(self, eqn: Eqn) -> None:
-        """Let each result have a float value: what is not paired is computed in floats."""
-        if all(v in self.wanted for v in eqn.outputs):
-            return
-        if changes_type_alone(eqn):
-            given = self._wanted(eqn.inputs[0])
-            results: Sequence[Atom] | None = None if given is None else [given]
-        else:
-            results = self._in_floats(eqn, [self._wanted(a) for a in eqn.inputs])
-        for var, value in zip(eqn.outputs, results or (), strict=False):
-            self.wanted.setdefault(var, value)
-
-    def _wanted(self, atom: Atom | None) -> Atom | None:
-        """The float value of an operand."""
-        if isinstance(atom, Const):
-            return real_const(atom)
-        if atom in self.pairs.constants and atom not in self.wanted:
-            return real_const(self.pairs.constants[atom])
-        return None if atom is None else self.wanted.get(atom)
-
     def _in_floats(self, eqn: Eqn, operands: Sequence[Atom | None]) -> Sequence[Var] | None:
-        """What the op of a quantized equation makes of float values; None where it computes with integers alone."""
-        missing = any(o is None and a is not None for o, a in zip(operands, eqn.inputs, strict=True))
-        if missing or not eqn.op.is_kernel or changes_type_alone(eqn):
+        """Apply the op of a quantized equation to float values; None where it computes with integers alone."""
+        if _lacks(eqn, operands) or not eqn.op.is_kernel or changes_type_alone(eqn):
             return None
-        results = tuple(Var(real_type(v.type)) for v in eqn.outputs)
-        self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=results, intermediates=(), version=None))
-        return results
+        return self.real.run(eqn, operands)
 
-    # What an equation adds by itself.
+    # The noise of an equation by itself.
 
     def _alone(self, eqn: Eqn, twin: Eqn | None) -> tuple[Sequence[Atom] | None, Sequence[Atom] | None]:
-        """What an equation makes of float values rounded to its types, and what it should make of these."""
+        """Apply an equation to float values rounded to its types; its results, and the right ones."""
         operands = [self._rounded_to(a) if isinstance(a, Var) else a for a in eqn.inputs]
-        if any(o is None and a is not None for o, a in zip(operands, eqn.inputs, strict=True)):
+        if _lacks(eqn, operands):
             return None, None
         results = tuple(Var(v.type) for v in eqn.outputs)
-        self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=results))
-        return results, self._should(eqn, operands, twin)
+        self.real.eqns.append(replace(eqn, inputs=tuple(operands), outputs=results))
+        return results, self._right(eqn, operands, twin)
 
-    def _should(self, eqn: Eqn, operands: Sequence[Atom | None], twin: Eqn | None) -> Sequence[Atom] | None:
-        real = [self._real(o) if isinstance(o, Var) else None if o is None else real_const(o) for o in operands]
+    def _right(self, eqn: Eqn, operands: Sequence[Atom | None], twin: Eqn | None) -> Sequence[Atom] | None:
+        numbers = [self._as_real(o) if isinstance(o, Var) else self.real.value(o) for o in operands]
         if changes_type_alone(eqn):
-            return None if real[0] is None else [real[0]]
+            return None if numbers[0] is None else [numbers[0]]
         if twin is not None:
-            given = [_or_constant(theirs, mine) for theirs, mine in zip(twin.inputs, real, strict=True)]
-            results = tuple(Var(v.type) for v in twin.outputs)
-            self.eqns.append(replace(twin, inputs=tuple(given), outputs=results))
-            return results
+            return run_twin(self.real, twin, numbers)
         if not _has_weights(eqn):
-            return self._in_floats(eqn, real)
-        return [self.wanted[v] for v in eqn.outputs] if all(v in self.wanted for v in eqn.outputs) else None
+            return self._in_floats(eqn, numbers)
+        known = [v for v in map(self.real.value, eqn.outputs) if v is not None]
+        return known if len(known) == len(eqn.outputs) else None
 
     def _rounded_to(self, var: Var) -> Var | None:
         """The float value of a variable in its type; weights behind a DEQUANTIZE as they are."""
         if var in self.pairs.constants:
             return var
-        wanted = self.wanted.get(var)
-        if wanted is None:
+        if (value := self.real.value(var)) is None:
             return None
         if var not in self._rounded:
-            self._rounded[var] = Var(var.type)
-            self.eqns.append(Eqn(storing(var.type), (wanted,), (self._rounded[var],)))
+            self._rounded[var] = self.real.apply(storing(var.type), value)
         return self._rounded[var]
 
-    def _real(self, var: Var) -> Var:
+    def _as_real(self, var: Var) -> Var:
         """The real numbers of a variable."""
         if not is_quantized(var.type):
             return var
         if var not in self._told:
-            self._told[var] = Var(real_type(var.type))
-            self.eqns.append(Eqn(telling(var.type), (var,), (self._told[var],)))
+            self._told[var] = self.real.apply(telling(var.type), var)
         return self._told[var]
 
     # Loops.
@@ -240,7 +217,7 @@ class _Walk:
         begun, ended = ([Var(TALLY) for _ in first] for _ in range(2))
         results = (*eqn.outputs, *(Var(v.type) for v in twin.outputs), *ended)
         inputs = (*eqn.inputs, *twin.inputs, *begun)
-        self.eqns.append(replace(eqn, inputs=inputs, outputs=results, bodies=bodies))
+        self.real.eqns.append(replace(eqn, inputs=inputs, outputs=results, bodies=bodies))
         self.tallies |= {i: pair for i, *pair in zip(tallies, begun, ended, strict=True)}  # type: ignore[misc]
 
 
@@ -253,6 +230,6 @@ def _has_weights(eqn: Eqn) -> bool:
     return any(isinstance(a, Const) and is_quantized(a.type) for a in eqn.inputs)
 
 
-def _or_constant(theirs: Atom | None, mine: Atom | None) -> Atom | None:
-    """An operand of the float equation: its constants, else the real numbers that the quantized one reads."""
-    return theirs if theirs is None or isinstance(theirs, Const) else mine
+def _lacks(eqn: Eqn, operands: Sequence[Atom | None]) -> bool:
+    """Whether the value of an operand is not known."""
+    return any(o is None and a is not None for o, a in zip(operands, eqn.inputs, strict=True))

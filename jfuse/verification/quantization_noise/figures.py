@@ -11,8 +11,7 @@ import numpy as np
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.kernels.core.operand import namespace
-from jfuse.quantization.computed import Computed
-from jfuse.quantization.real_numbers import as_real
+from jfuse.quantization.real_numbers.numbers import Computed, as_real
 
 SUMS = ("signal", "noise", "own_signal", "own_noise", "power", "product", "clipped", "count")
 """Powers of the float value and of the difference from it, propagated and by the equation alone; the power of the

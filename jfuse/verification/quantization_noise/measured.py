@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 from jfuse.base.errors import JfuseError
 from jfuse.base.measure import Measure
 from jfuse.ir.dims import Dim, substitute_value, symbol, symbols_of
-from jfuse.ir.evaluate import evaluate, large_constants, with_constants
+from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.states import first_states
 from jfuse.ir.text import format_eqn
@@ -21,7 +22,7 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import retype
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.quantization.data import CalibrationData, Item, SampleCall, calibration_items
-from jfuse.quantization.real_numbers import real_const
+from jfuse.quantization.real_numbers.numbers import real_const
 from jfuse.running.in_litert import WHY, works_on_resources
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
 from jfuse.running.partition import hosted, integers_of
@@ -112,15 +113,10 @@ class _Both:
         self._integers = integers_of(self.program.graphs())
         self._both: Beside = beside(quantized.graph, floats.graph, _known(quantized, floats), self._integers)
         self._graph = hosted(self._both.graph, singly=True, integers=self._integers)
-        at_once = samples_at_once(self._graph, jax.default_backend())
+        most = samples_at_once(self._graph, jax.default_backend())
         why_not = untraceable(self._graph)
-        self._together = None if why_not else Together(lambda: self._over_samples(at_once))
-
-    def _over_samples(self, at_once: int) -> OverSamples:
-        arrays = large_constants(self._graph)
-        call = with_constants(self._graph, arrays)
-        count = len(self._graph.inputs)
-        return OverSamples(lambda weights, *args: call(weights, args[:count]), [arrays], most=at_once, quick=True)
+        make = partial(OverSamples.of_graph, self._graph, most=most, quick=True)
+        self._together = None if why_not else Together(make)
 
     def run(self, calls: Sequence[SampleCall], states: Sequence[dict[str, np.ndarray]]) -> None:
         """One call of each row.   states: of the quantized and the float program, which go on"""

@@ -14,7 +14,8 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns, producers
 from jfuse.kernels.core.integer_types import is_quantized
-from jfuse.quantization.real_numbers import real_const
+from jfuse.quantization.real_numbers.numbers import real_const
+from jfuse.quantization.real_numbers.walker import RealGraph
 from jfuse.tflite.names import equation_name
 
 _MOST_ALIGNED = 2000  # equations without a name or known operands, above which an alignment takes long
@@ -40,6 +41,13 @@ class Pairs:
     def float_of(self, atom: Atom | None) -> Atom | None:
         """The float value of an operand, where it is known."""
         return self.values.get(atom) if isinstance(atom, Var) else None
+
+
+def run_twin(real: RealGraph, twin: Eqn, operands: Sequence[Atom | None]) -> tuple[Var, ...]:
+    """Add a float equation on the values that its quantized one reads, but with its own constants; its results."""
+    pairs = zip(twin.inputs, operands, strict=True)
+    own = [theirs if theirs is None or isinstance(theirs, Const) else mine for theirs, mine in pairs]
+    return real.run(twin, own)
 
 
 def pair_graphs(quantized: Graph, floats: Graph, known: Iterable[tuple[Var, Var]]) -> Pairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from jfuse.base.settings import own_settings
 from jfuse.ir.evaluate import with_constants
-from jfuse.ir.graph import Const, Signature
-from jfuse.ir.walk import retype
-from jfuse.quantization.real_graph import Activations, RealSignature, Weight, real_signature
-from jfuse.running.over_samples import OverSamples, samples_at_once
+from jfuse.ir.graph import Graph, Signature
+from jfuse.quantization.real_numbers.activations import Activations, RealSignature, Weight, real_signature
+from jfuse.running.over_samples import OverSamples, calls_in_a_row, samples_at_once
 from jfuse.running.partition import hosted
-from jfuse.running.runner import Runner, untraceable
+from jfuse.running.runner import untraceable
 from jfuse.verification.subject import Arrays
 
 
@@ -45,8 +45,9 @@ class RealRuns:
         arrays = [w.array if seed is None else nudged(w, seed, i) for i, w in enumerate(weights)]
         arrays.insert(0, np.array([activations.value], np.float32))
         rows = [np.asarray(inputs[name]) for name in self.real.input_names]
-        found = self._one_by_one(arrays, rows) if self._program is None else self._together(arrays, rows)
-        return dict(zip(self.real.output_names, found, strict=False))
+        program = self._program
+        outputs = self._one_by_one(arrays, rows) if program is None else self._together(program, arrays, rows)
+        return dict(zip(self.real.output_names, outputs, strict=False))
 
     @property
     def _arguments(self) -> list[np.ndarray]:
@@ -54,48 +55,43 @@ class RealRuns:
         return [self.of_file.chosen, *(w.array for w in self.of_file.weights)]
 
     @cached_property
+    def _graph(self) -> Graph:
+        return hosted(self.real.graph)
+
+    @cached_property
+    def _call(self) -> Callable[..., tuple[Any, ...]]:
+        call = with_constants(self._graph, self._arguments)
+        return lambda weights, *args: call(weights, args)
+
+    @cached_property
     def _program(self) -> OverSamples | None:
-        graph = hosted(self.real.graph)
-        if untraceable(graph) is not None:
+        if untraceable(self._graph) is not None:
             return None
-        call = with_constants(graph, self._arguments)
-        outputs, first = len(self.real.output_names), [s.initial.array for s in self.real.states]
+        rows = calls_in_a_row(self._call, len(self.real.input_names), len(self.real.output_names))
+        most = samples_at_once(self._graph, jax.default_backend())
+        return OverSamples(rows, [self._arguments], self._first, most=most, quick=True)
 
-        def rows(weights: Sequence[Any], *inputs: Any) -> tuple[Any, ...]:
-            def step(states: Sequence[Any], given: Sequence[Any]) -> tuple[Any, Any]:
-                results = call(weights, [*given, *states])
-                return results[outputs:], results[:outputs]
+    @property
+    def _first(self) -> list[np.ndarray]:
+        return [state.initial.array for state in self.real.states]
 
-            if not first:
-                return tuple(result[None] for result in call(weights, [i[0] for i in inputs])[:outputs])
-            return tuple(jax.lax.scan(step, tuple(first), tuple(inputs))[1])
-
-        most = samples_at_once(graph, jax.default_backend())
-        return OverSamples(rows, [self._arguments], most=most, quick=True)
-
-    def _together(self, arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> Any:
-        assert self._program is not None, "run"
-        self._program.share([list(arrays)])
-        return self._program(rows)
+    def _together(self, program: OverSamples, arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> Any:
+        program.share([list(arrays)])
+        return program(rows)
 
     def _one_by_one(self, arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `_together`, for graphs that jax cannot trace: constants in the graph, a call at a time."""
-        moved = {id(old): new for old, new in zip(self._arguments, arrays, strict=True)}
-        run = Runner(retype(self.real.graph, lambda t: t, on_const=lambda c: _in_place(c, moved)), quick=True)
-        count, first = len(self.real.output_names), [s.initial.array for s in self.real.states]
-        found: list[Sequence[Sequence[np.ndarray]]] = []
-        for number in range(len(rows[0])):
-            states, outputs = first, []
-            for call in range(rows[0].shape[1]):
-                results = run([*(r[number, call] for r in rows), *states])
-                outputs.append(results[:count])
-                states = list(results[count:])
-            found.append(outputs)
-        return [np.stack([np.stack([call[k] for call in row]) for row in found]) for k in range(count)]
-
-
-def _in_place(const: Const, moved: Mapping[int, np.ndarray]) -> Const:
-    return Const(moved[id(const.array)], const.name) if id(const.array) in moved else const
+        """As `_together`, for graphs that jax cannot trace."""
+        count = len(self.real.output_names)
+        samples: list[list[np.ndarray]] = []
+        with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            for sample in zip(*rows, strict=True):
+                states, outputs = self._first, []
+                for inputs in zip(*sample, strict=True):
+                    results = [np.asarray(r) for r in self._call(arrays, *inputs, *states)]
+                    outputs.append(results[:count])
+                    states = results[count:]
+                samples.append([np.stack(of) for of in zip(*outputs, strict=True)])
+        return [np.stack(of) for of in zip(*samples, strict=True)]
 
 
 def nudged(weight: Weight, seed: int, number: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from jfuse.ir.graph import Signature, Var
 from jfuse.kernels.core.integer_types import is_per_tensor
 from jfuse.proof.inputs import CallInputs
-from jfuse.quantization.real_graph import ends_of
+from jfuse.quantization.real_numbers.numbers import ends_of
 from jfuse.verification.plan import CallPlan
 from jfuse.verification.subject import Arrays
 

@@ -11,7 +11,7 @@ import numpy as np
 from jfuse.ir.graph import Program
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.quantization.real_graph import Activations
+from jfuse.quantization.real_numbers.activations import Activations
 from jfuse.records.conversion import Difference
 from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.tolerance import is_rounded_file, tolerance_of

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from jfuse.ir.graph import Program
-from jfuse.ir.types import TensorType
-from jfuse.quantization.real_numbers import as_integers, as_real
+from jfuse.quantization.real_numbers.boundaries import Boundaries
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
@@ -41,26 +40,17 @@ class InRealNumbers:
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """As the file's."""
-        return self.told(key, self.file.batch(self.given(key, inputs), key, in_a_row=in_a_row))
+        given = self.boundaries.integers(key, inputs)
+        return self.boundaries.real(key, self.file.batch(given, key, in_a_row=in_a_row))
 
     def singly(self, key: str) -> str | None:
         """As the file."""
         return self.file.singly(key)
 
-    def given(self, key: str, inputs: Arrays) -> dict[str, np.ndarray]:
-        """Quantize real inputs to the types of the file."""
-        types = self.file.signatures[key].inputs
-        return {name: as_integers(array, types[name]) for name, array in inputs.items()}
-
-    def told(self, key: str, outputs: Arrays) -> dict[str, np.ndarray]:
-        """Dequantize the file's outputs."""
-        types = self._outputs[key]
-        return {name: as_real(a, types[name].quantization) if name in types else a for name, a in outputs.items()}
-
     @cached_property
-    def _outputs(self) -> Mapping[str, Mapping[str, TensorType]]:
-        signatures = self.file.program.signatures
-        return {s.key: {n: a.type for n, a in zip(s.output_names, s.graph.outputs, strict=False)} for s in signatures}
+    def boundaries(self) -> Boundaries:
+        """Converts the file's inputs and outputs."""
+        return Boundaries(self.file.program)
 
 
 class _Calls:
@@ -77,4 +67,5 @@ class _Calls:
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
         assert key is not None
-        return self._file.told(key, self._calls.run(self._file.given(key, inputs), key))
+        boundaries = self._file.boundaries
+        return boundaries.real(key, self._calls.run(boundaries.integers(key, inputs), key))

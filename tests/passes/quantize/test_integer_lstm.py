@@ -15,7 +15,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.lowering import integer_recurrences
-from jfuse.quantization.real_numbers import as_integers, as_real
+from jfuse.quantization.real_numbers.numbers import as_integers, as_real
 from jfuse.running.ethos import placed
 from jfuse.running.interpreter import LiteRt
 from tests.kernels.fused.lstm_oracle import LSTM, written

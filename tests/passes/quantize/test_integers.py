@@ -15,7 +15,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import if_, while_
 from jfuse.model import Model
-from jfuse.quantization.real_numbers import as_integers, as_real
+from jfuse.quantization.real_numbers.numbers import as_integers, as_real
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from tests.passes.quantize.models import (
     calibrated,

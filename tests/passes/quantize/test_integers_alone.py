@@ -11,7 +11,7 @@ import pytest
 from jfuse.base.errors import LowerError
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.quantization.real_numbers import as_real
+from jfuse.quantization.real_numbers.numbers import as_real
 from jfuse.quantization.recipe import Recipe
 from tests.passes.quantize.models import (
     calibrated,
