@@ -35,8 +35,8 @@ def source_bytes(source: Any) -> int:
 def kept_small(made: Model, options: LoweringOptions, again: Callable[[LoweringOptions], Model]) -> Model:
     """A quantized model, in another form where its loops make it larger than in floats, with warnings of its size.
 
-    All warnings of its report are logged, once. again: what is made with other options. A form that was asked for by name stays, and so does the first one where the
-    calibration data are earlier statistics: these are of the first form, and no data are there to run another.
+    Logs each warning of its report once. again: converts with other options. A form that was asked for by name stays.
+    So does the first form where the calibration data are earlier statistics, as no data are there to run another.
     Raises LowerError where strict=True and the recipe made nothing smaller.
     """
     before = _float_bytes(made, options)

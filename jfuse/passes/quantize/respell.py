@@ -21,7 +21,7 @@ from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.tflite.targets.target import Target
 
 _FEWEST = 1024
-"""Numbers of a result, 20 us in a slow kernel (LiteRT 2.3.0), below which operators and their bytes are not worth it."""
+"""Results of fewer elements (20 us in a slow kernel of LiteRT 2.3.0) are not worth the operators and their bytes."""
 
 
 def respelled(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
