@@ -210,9 +210,9 @@ class _Cell:
         return fours.sum(-1, keepdims=True) + squares[:, whole:].sum(-1, keepdims=True)
 
     def _by_place(self, abreast: Array, others: Array, row: int) -> Array:
-        """What the runtime computes of numbers that it takes together, and of those that a row leaves over.
+        """Select, by position in a row, the results of numbers computed together, or of those left over at its end.
 
-        row: how many numbers it divides at once.
+        row: the number of values that the runtime processes at once.
         """
         if self._types.rounding != "arm64":
             return others

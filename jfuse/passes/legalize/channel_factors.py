@@ -74,7 +74,7 @@ def _chain(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> list[Eqn]:
 
 
 def _read(eqn: Eqn) -> Atom | None:
-    """What an equation scales, shifts or moves; None where it does something else."""
+    """Return the operand that an equation scales, shifts or moves; None for other equations."""
     affine = Affine.of(eqn)
     if affine is not None:
         return affine.x

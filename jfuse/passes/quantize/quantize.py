@@ -165,7 +165,7 @@ class Quantizing:
     """One program while its graphs get their new types.
 
     in_floats: equations that stay float before inputs are quantized, or behind integers, and why.
-    ranges: None before calibration, and where none is needed. forms: of all equations so far. warnings: on their scales.
+    ranges: None before calibration, and where none is needed. forms: those of all equations. warnings: on their scales.
     """
 
     recipe: Recipe
