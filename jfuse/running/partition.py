@@ -78,9 +78,9 @@ def needs_litert(
 ) -> bool:
     """Whether LiteRT computes the equation: there is no kernel for it, or for one in a loop or branch of a file.
 
-    Loops run there whole, as their turns would go back and forth, and what is rounded to integers in each of them would
-    add up to another result. integers: who computes quantized ones. known: of the bodies asked about before with
-    these, whether all is computed here; it is filled.
+    Such a loop runs whole in LiteRT. Split, its turns would go back and forth, and the rounding of each turn would add
+    up to another result. integers: who computes quantized ones. known: a cache over bodies, whether all is computed
+    here.
     """
     if not eqn.bodies or eqn.op.is_kept:
         return not _has_kernel(eqn, integers)

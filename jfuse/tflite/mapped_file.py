@@ -1,9 +1,9 @@
-"""Files whose bytes constants are views of: read into memory, or mapped where they are large, and then watched.
+"""Reads a file for constants that are views of its bytes: into memory, or as a map that is watched if it is large.
 
-What changes a mapped file in place changes the weights of the program, and what cuts it short lets the system end the
-process that reads beyond its end (SIGBUS). So the file is looked at before the program is printed, run or written; a
-change at the very moment of reading is not noticed. Whoever replaces a file by renaming another one is safe: the old
-one stays as long as it is mapped.
+Changing a mapped file in place changes the weights of the program. Truncating it makes the system end the process that
+reads beyond its end (SIGBUS). So the file is checked before the program is printed, run or written; a change at the
+very moment of reading is not noticed. Replacing a file by renaming another one is safe: the old one stays while it is
+mapped.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ def fuse_padded_suppression(
 ) -> tuple[Array, Array]:
     """The places of the chosen boxes, best first and filled up with 0, and their number -> NON_MAX_SUPPRESSION_V4.
 
-    boxes: f32[n,4], scores: f32[n] -> i32[1,max_output_size], i32[]. As TensorFlow has it, the corners of all boxes are
-    in the order that the first box has them in, boxes without area overlap nothing, and those without a coordinate
-    above 0 suppress others and are not chosen.
+    boxes: f32[n,4], scores: f32[n] -> i32[1,max_output_size], i32[]. As in TensorFlow, all boxes have
+    their corners in the order of the first box. Boxes without area overlap nothing. Boxes without a coordinate above 0
+    suppress others and are not chosen.
     """
     types = f"{type_of(boxes)}, {type_of(scores)}"
     need(rank(boxes) == 2 and rank(scores) == 1, "suppression_operands", want="the boxes of one image", got=types)

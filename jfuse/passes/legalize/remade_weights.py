@@ -1,9 +1,9 @@
-"""Weights that LiteRT prepares once are prepared in each call, where it would lose them.
+"""Makes LiteRT prepare weights in each call, where it would prepare them once and then lose them.
 
-DEQUANTIZE of a constant, and CONV_2D with float operands and integer weights of several scales (their sums), compute
-once and keep the result in the arena of what lasts, beside the states of fused operators. Where these grow with the
-batch, the arena is planned anew, but the kernels do not compute again (LiteRT 2.3.0, tflite/kernels/dequantize.cc and
-conv.cc, compute_hybrid_row_sums): the next calls read other numbers. Behind a RESHAPE a constant is none for a kernel.
+DEQUANTIZE of a constant computes once. So does CONV_2D with float operands and integer weights of several scales, for
+their sums. Both keep the result in the persistent arena, beside the states of fused operators. When states grow with
+the batch, the arena is planned anew, but the kernels do not compute again: the next calls read other numbers (LiteRT
+2.3.0, tflite/kernels/dequantize.cc and conv.cc, compute_hybrid_row_sums). A RESHAPE hides the constant from the kernel.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """LSTMs in 8 bits where LiteRT runs them: the fastest of the forms that are about as small as the smallest.
 
-LiteRT's kernel of integers computes one number after the other: it takes 3 to 8 times as long as that of floats, and 20
-times as long as a loop whose products XNNPACK makes. What a step computes element by element is floats in each of the
-other forms, between products with int8 weights: in integers of 8 bits it loses 6 to 12 dB beside the fused kernel,
-whose cells have 16 bits, and LiteRT's operators of 16 bits make a loop that takes three times as long as floats.
+LiteRT's integer kernel computes one number after the other: it takes 3 to 8 times as long as that of floats, and 20
+times as long as a loop whose products XNNPACK makes. The other forms compute elementwise parts in floats, between
+products with int8 weights. In 8-bit integers these parts would lose 6 to 12 dB beside the fused kernel, whose cells
+have 16 bits. LiteRT's 16-bit operators make a loop that takes three times as long as floats.
 """
 
 from __future__ import annotations

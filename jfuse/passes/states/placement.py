@@ -1,8 +1,8 @@
 """Where the file keeps each state: in the state tensor of a fused op, or in a variable of its own.
 
-The tensor is the cheaper place: nothing is read, copied or written. It starts at zero, belongs to one operator and can
-be seen by it alone, so every other state is a variable (READ_VARIABLE before the first operator, ASSIGN_VARIABLE after
-the last), which the exporter writes.
+The tensor is the cheaper place: nothing is read, copied or written. It starts at zero, and one operator alone can use
+it. Every other state is a variable, which the exporter writes: READ_VARIABLE before the first operator,
+ASSIGN_VARIABLE after the last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An equation with the steps of a streamed sequence among its operands, as the rules for streaming query it.
 
-A rule says on which axis of the result the steps are, and raises `StepsMix` where a step of the result is computed from
-steps that a piece need not have.
+A rule returns the axis of the result that has the steps. It raises `StepsMix` where a step of the result needs steps
+that a piece may lack.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def read_root(data: Any, table: type) -> Any:
     """The root table as the generated module's object (`ModelT`), with all that hangs on it.
 
     data: the bytes of the file, or a memory map. Vectors of numbers are views of it, strings are bytes.
-    Raises BadFlatbuffer with the field's name where an offset or a length leads out of the file, or where so much is
-    named more than once that reading it would take longer than the file is long.
+    Raises BadFlatbuffer with the field's name where an offset or a length leads out of the file. It also raises where
+    tables are shared so often that reading would take longer than the file is long.
     """
     reader = _Reader(data)
     return reader.table(reader.target(0), table)

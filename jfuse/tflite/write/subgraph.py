@@ -202,8 +202,8 @@ class SubgraphWriter:
     def _operands(self, eqn: Eqn, *, keep_all: bool) -> list[int]:
         """Tensor indices, -1 for omitted operands.
 
-        Omitted ones at the end are left off, as kernels ask how many operands there are (CONV_2D for its bias), except
-        for recurrent ops, whose kernels expect a fixed number of operands, and for those of `_KEEP_OMITTED`.
+        Omitted ones at the end are left off, as kernels ask how many operands there are (CONV_2D for its bias).
+        Recurrent ops, whose kernels expect a fixed number, and those of `_KEEP_OMITTED` keep them.
         """
         places = [
             -1 if atom is None else self._tensors.of(atom, _operand_name(eqn, i))

@@ -1,9 +1,9 @@
 """TensorFlow's segments, sorted and not, on UNSORTED_SEGMENT_*; counts of numbers.
 
 SEGMENT_SUM is never emitted: it fails on a segment without rows, which TensorFlow takes. Nor is
-EMBEDDING_LOOKUP_SPARSE for tf.nn.embedding_lookup_sparse: it takes weights and a number of rows, which TensorFlow
-leaves out or has from the last segment, so that other operators would have to make them, and it is no faster than
-GATHER and sums where there are many ids. Functions marked with its name become it (lowering/composites/lookup.py).
+EMBEDDING_LOOKUP_SPARSE for tf.nn.embedding_lookup_sparse. It needs weights and a number of rows, which TensorFlow
+leaves out or takes from the last segment; further operators would have to make them. With many ids it is no faster
+than GATHER and sums. Functions marked with its name become it (lowering/composites/lookup.py).
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from jfuse.passes.simplify.dce import eliminate_dead_code
 
 
 def joined(eqn: Eqn) -> Eqn:
-    """A scan with fewer products in its step; the same object where there are none to join.
+    """Merge the products of a scan's step; returns the same object where there are none to merge.
 
-    FULLY_CONNECTEDs of one value become one, those of [x, h] one of x and one of h, and what is done alike to all parts
-    of a SPLIT is done to the whole.
+    FULLY_CONNECTEDs of one value become one. Those of [x, h] become one of x and one of h. An op that treats all parts
+    of a SPLIT alike is applied to the whole.
     """
     body = _parted(eqn, eqn.bodies[0])
     for find in (_products_of_one_value, _slices_of_one_value):

@@ -42,10 +42,10 @@ def scheduled(
     known: Mapping[Var, Any],
     length: Dim,
 ) -> Scheduled:
-    """Take out of a body the decisions that no state is needed for.
+    """Take out of a body the decisions that need no state.
 
-    These are bools that follow from counters and loop-invariant values, and those with one value for each row of the
-    batch that follow from the steps of sequences as well. counted, rows: counters and rows of sequences with their
+    These are bools that follow from counters and loop-invariant values. Bools with one value for each row of the batch
+    may follow from the steps of sequences as well. counted, rows: counters and rows of sequences with their
     values at all steps. known: the loop-invariant inputs with their values outside. Records in the active trace.
     """
     eqns = live_eqns(body, wanted)

@@ -1,8 +1,8 @@
 """The first step of an unrolled loop that other code computes: converters peel it where the loop begins with zeros.
 
-What multiplies a zero state is gone from that code, biases are folded into one another, and operators merged, so that
-it does not read like a step. It is one all the same where it gives what the loop's step gives from zeros: this is
-proven as fusions are, on random rows in float64.
+That code lacks the products with the zero state. Its biases are folded and its operators merged, so it does not read
+like a step. It is the first step if it gives the results of the loop's step from zeros. This is proven as fusions are,
+on random rows in float64.
 """
 
 from __future__ import annotations

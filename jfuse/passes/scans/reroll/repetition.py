@@ -1,8 +1,8 @@
 """The successor relation of unrolled code: the equation of the next step that does what another does in this one.
 
-Two equations are paired where they are equal but for their operands, and those are the same, or read one sequence at
-different places, or are paired in turn. Where code repeats itself, one pair from its end draws all others after it.
-What is found here is a hypothesis; `unrolled` checks every step of it.
+Two equations are paired if they are equal except for their operands. Each pair of operands must be the same, or read
+one sequence at different steps, or be paired in turn. Where code repeats itself, one pair from its end implies all
+others. The result is a hypothesis; `detect` checks every step of it.
 """
 
 from __future__ import annotations
