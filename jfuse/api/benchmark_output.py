@@ -40,11 +40,11 @@ def benchmark_times(logs: Sequence[str | Path]) -> dict[str, float]:
 
 
 def _times(text: str) -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
+    pairs: list[tuple[str, float]] = []
     name: str | None = None
     for line in text.splitlines():
         if (graph := _GRAPH.search(line)) is not None:
             name = re.split(r"[/\\]", graph["path"])[-1].removesuffix(".tflite")
         elif name is not None and (time := _TIME.search(line)) is not None:
-            found.append((name, float(time["us"])))
-    return found
+            pairs.append((name, float(time["us"])))
+    return pairs

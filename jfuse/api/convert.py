@@ -170,12 +170,12 @@ def _compare(
     sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtimes)
     sides = with_source_in_f32(sides)
     try:
-        found = verify_sides(sides, options)
+        verification = verify_sides(sides, options)
     except VerifyFailed as failed:
         failed.report = lite.report
         raise
-    lite.verification = found
-    lite.report.compared(found.differences, [*found.notes, *notes])
+    lite.verification = verification
+    lite.report.compared(verification.differences, [*verification.notes, *notes])
     if lite.unquantized is not None:
         lite.report.noise = noise_of(lite, lite.unquantized, data)
         lite.report.notes += unmeasured(lite.program)

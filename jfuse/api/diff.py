@@ -39,14 +39,16 @@ def diff(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_LIMIT
     """
     sides = [_side(x, unsafe, limits) for x in (a, b)]
     digests = {**sides[0].digests, **sides[1].digests}
-    found = ProgramDiff(
+    differences = ProgramDiff(
         sides[0].program,
         sides[1].program,
         digest=lambda const: digests.get(id(const.array)) or const.digest,
         with_values=not digests,
     )
-    found.run()
-    return ModelDiff(sides[0].name, sides[1].name, tuple(found.findings), found.operators(), found.matched)
+    differences.run()
+    return ModelDiff(
+        sides[0].name, sides[1].name, tuple(differences.findings), differences.operators(), differences.matched
+    )
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ def _of_text(text: str, name: str) -> _Side:
     """The program of a text, with arrays of the right size for those that it names by digest."""
     if not is_program(text):
         raise JfuseError(f"{name} is no text of a model", expected="what `jfuse inspect` prints, or print(model)")
-    known = _Placeholders(text)
-    program = parse_program(text, consts=known.arrays)
-    return _Side(name, program, known.digests, tuple(known.arrays.values()))
+    placeholders = _Placeholders(text)
+    program = parse_program(text, consts=placeholders.arrays)
+    return _Side(name, program, placeholders.digests, tuple(placeholders.arrays.values()))
 
 
 class _Placeholders:

@@ -116,22 +116,24 @@ def load_selected(
         if not in_memory and not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
         if selection.shapes or selection.batch is not None:
-            found = "a file's bytes" if in_memory else str(source)
-            raise JfuseError("shapes= and batch= apply to sources, not to .tflite files", found=found)
+            described = "a file's bytes" if in_memory else str(source)
+            raise JfuseError("shapes= and batch= apply to sources, not to .tflite files", found=described)
         program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
         return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
     if isinstance(source, Program | Graph):
         return Model(source if isinstance(source, Program) else _program_of(source))
-    known = default_rules().extended(rules)
+    all_rules = default_rules().extended(rules)
     functions: ImportedFunctions | None = None
     if is_torch_source(source):
-        functions = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)
+        functions = import_modules(source, selection, all_rules.lowers_torch, unsafe=unsafe)
     elif is_jax_source(source, selection):
-        functions = import_functions(jax_signatures(source, selection), known.lowers_jax, selection.params)
+        functions = import_functions(jax_signatures(source, selection), all_rules.lowers_jax, selection.params)
     if functions is not None:
         program = with_explicit_states(functions.program, functions.explicit_states)
         return Model(program, report=Report(notes=list(functions.notes)), functions=functions)
-    imported = import_tensorflow(source, known.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
+    imported = import_tensorflow(
+        source, all_rules.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits
+    )
     _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
     foreign = isinstance(source, str | Path)  # loops of a file may never end, on XLA either
@@ -168,11 +170,11 @@ def _program_of(graph: Graph) -> Program:
 def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
     """Raise JfuseError for names of which the program has no opaque node and no marked function."""
     eqns = [e for graph in program.graphs() for e in all_eqns(graph)]
-    found = {e.op.tf_name for e in eqns if e.op.tf_name is not None}
-    unknown = sorted(set(custom_ops) - found - {e.params["name"] for e in eqns if e.op is composite})
+    op_names = {e.op.tf_name for e in eqns if e.op.tf_name is not None}
+    unknown = sorted(set(custom_ops) - op_names - {e.params["name"] for e in eqns if e.op is composite})
     if unknown:
         raise JfuseError(
             f"custom_ops= names {', '.join(unknown)}, but the model's results need no such node",
             expected="names of TensorFlow ops, or of marked functions"
-            + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
+            + (f"; without a rule are {', '.join(sorted(op_names))}" if op_names else ""),
         )

@@ -79,10 +79,10 @@ def optimize(
         return _kept(model, path, target, ["its weights lie in other files"])
     data = bytes(read_file(path)[0])
     search = _Search(model, data, target, slower, limits)
-    found, timing = search.best(on_stage)
-    if found is None:
+    best, timing = search.best(on_stage)
+    if best is None:
         return _kept(model, path, target, search.reasons)
-    result = _finished(found, with_files_of(data, found.to_bytes(), path, limits), data, timing)
+    result = _finished(best, with_files_of(data, best.to_bytes(), path, limits), data, timing)
     if timing is not None:
         result.report.seconds["measure"] = search.seconds
     unknown = sorted(unknown_operators(model.program))
@@ -110,30 +110,30 @@ class _Search:
 
     def best(self, on_stage: OnStage) -> tuple[Model | None, Timing | None]:
         """The best form that is no larger, and its time relative to the file's; None if there is none."""
-        found: dict[str, Model] = {}
+        forms: dict[str, Model] = {}
         for lowered in self._lowered(on_stage):
             text = lowered.to_bytes()
-            if text == self.data or any(text == other.to_bytes() for other in found.values()):
+            if text == self.data or any(text == other.to_bytes() for other in forms.values()):
                 continue
             if self._is_no_larger(text):
-                found[f"form {len(found) + 1}"] = lowered
-        if not found:
+                forms[f"form {len(forms) + 1}"] = lowered
+        if not forms:
             self.reasons = self.reasons or ["it is in the best form known already"]
             return None, None
         if not target_named(self.target).is_timed_here or unknown_operators(self.model.program):
-            return next(iter(found.values())), None  # LiteRT's times on this machine say nothing of such a target
+            return next(iter(forms.values())), None  # LiteRT's times on this machine say nothing of such a target
         on_stage("measure")
-        files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in found.items()}}
+        files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in forms.items()}}
         started = time.perf_counter()
         times = timed(files, self.model.program, limits=self.limits)
         self.seconds = time.perf_counter() - started
         # What one file takes beside itself is what cannot be told apart.
         limit = self.slower * max(1.0, times[_AGAIN].ratio, 1 / times[_AGAIN].ratio)
-        ranked = sorted(found, key=lambda n: times[n].ratio)
+        ranked = sorted(forms, key=lambda n: times[n].ratio)
         fits = [name for name in ranked if times[name].ratio <= limit]
         if fits:  # where time may be spent, it is spent for bytes
             name = min(fits, key=lambda n: len(files[n])) if self.slower > 1 else fits[0]
-            return found[name], times[name]
+            return forms[name], times[name]
         name = ranked[0]
         self.reasons.append(
             f"the fastest other form takes {times[name].ratio:.2f} times as long "

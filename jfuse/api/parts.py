@@ -42,8 +42,8 @@ def extract(
         )
     values = tensors_of(chosen)
     taken = names_of("inputs=", inputs) or chosen.input_names
-    given = names_of("outputs=", outputs) or chosen.output_names
-    for option, names in (("inputs=", taken), ("outputs=", given)):
+    output_names = names_of("outputs=", outputs) or chosen.output_names
+    for option, names in (("inputs=", taken), ("outputs=", output_names)):
         for name in names:
             _need_tensor(option, name, values)
     fresh = {name: Var(values[name].type, name) for name in taken}
@@ -51,10 +51,10 @@ def extract(
     if len(cut) != len(taken):
         raise JfuseError("inputs= are values that are computed, each once", found=list(taken))
     renamed = substitute_graph(graph, cut)
-    results = tuple(cut.get(atom, atom) if isinstance(atom := values[name], Var) else atom for name in given)
+    results = tuple(cut.get(atom, atom) if isinstance(atom := values[name], Var) else atom for name in output_names)
     part = Graph(graph.name, tuple(fresh.values()), _needed(renamed, results), results)
     _need_inputs(part, values)
-    named = Signature(chosen.key, part, tuple(taken), tuple(given))
+    named = Signature(chosen.key, part, tuple(taken), tuple(output_names))
     return Model(Program((named,), model.program.assumptions), limits=model.limits)
 
 

@@ -85,7 +85,7 @@ def quantize(
 
     Raises VerifyFailed if the file has lost the model's outputs, JfuseError if the target is not reached.
     """
-    wanted = None if target is None or isinstance(target, Sequence) else Goal.of(target)
+    goal = None if target is None or isinstance(target, Sequence) else Goal.of(target)
     there = None if device is None else Device(device)
     about = None if there is None else asked(there)  # before anything slow
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
@@ -104,10 +104,10 @@ def quantize(
     )
     steps = with_own(passes)
     lite = lowered(model, options, steps, on_stage)
-    if wanted is not None:
+    if goal is not None:
         on_stage("search")
-        known = lite.statistics
-        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, options, steps, known, *how))
+        statistics = lite.statistics
+        lite = reaching(goal, lite, named, data, lambda *how: _again(model, options, steps, statistics, *how))
     on_stage("export")
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
         carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))

@@ -84,22 +84,22 @@ def sides_of(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_L
         ours, theirs = (party(side, unsafe, limits) for side in (a, b))
         ours, theirs = _as_other_takes(ours, theirs), _as_other_takes(theirs, ours)
     is_file = len(theirs.runners) > 1 and len(ours.runners) == 1
-    subjects, wanted = (theirs, ours) if is_file else (ours, theirs)
+    subjects, reference = (theirs, ours) if is_file else (ours, theirs)
     return Sides(
         subjects.runners,
-        wanted.reference,
+        reference.reference,
         (ours.text, theirs.text),
         ours.path and theirs.path,
         subjects.model,
         subjects.data,
-        wanted.model,
+        reference.model,
     )
 
 
 def _as_other_takes(one: Party, other: Party) -> Party:
     """The party, in real numbers if the other has no quantized inputs."""
-    given = (t for i in other.runners[0].signatures.values() for t in i.inputs.values())
-    return one if _takes_integers(given) else _in_real_numbers(one)
+    types = (t for i in other.runners[0].signatures.values() for t in i.inputs.values())
+    return one if _takes_integers(types) else _in_real_numbers(one)
 
 
 def _takes_integers(types: Iterable[TensorType]) -> bool:
@@ -183,10 +183,10 @@ def with_installed(sides: Sides, runtimes: Sequence[str]) -> tuple[Sides, list[s
     if _MICRO not in runtimes or has_micro():
         return with_runtimes(sides, runtimes), []
     others = [name for name in runtimes if name != _MICRO]
-    told = (
+    notes = (
         f"{_MICRO} is not installed (jfuse[micro]): the file was compared in {' and '.join(['LiteRT', *others])} alone"
     )
-    return with_runtimes(sides, others), [told]
+    return with_runtimes(sides, others), [notes]
 
 
 def with_source_in_f32(sides: Sides) -> Sides:

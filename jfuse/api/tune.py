@@ -94,8 +94,8 @@ def tune(
         times = timed(files, tuning.default.program, seconds, device=there)
         result = tuning.best({n: (t.microseconds, t.ratio) for n, t in times.items()}, f"in LiteRT on {about}")
     elif not target_named(target).in_interpreter:
-        told = f"LiteRT's times on this machine say nothing of {target_named(target).name}"
-        result = tuning.untimed(f"nothing was timed: {told}")
+        note = f"LiteRT's times on this machine say nothing of {target_named(target).name}"
+        result = tuning.untimed(f"nothing was timed: {note}")
     else:
         on_stage("measure")
         times = timed(files, tuning.default.program, seconds)
@@ -136,16 +136,16 @@ class _Tuning:
         """The model with each recurrence in the form that took least.   times: microseconds and ratio, by name"""
         tuned = []
         for source in dict.fromkeys(c.source for c in self._candidates):
-            known = {c.form: times[c.name] for c in self._candidates if c.source == source and c.name in times}
-            if known:
-                chosen = min(known, key=lambda form: known[form][1])
-                found = ({form: t[i] for form, t in known.items()} for i in (0, 1))
-                tuned.append(TunedForms(source, chosen, *found))
+            timed = {c.form: times[c.name] for c in self._candidates if c.source == source and c.name in times}
+            if timed:
+                chosen = min(timed, key=lambda form: timed[form][1])
+                columns = ({form: t[i] for form, t in timed.items()} for i in (0, 1))
+                tuned.append(TunedForms(source, chosen, *columns))
         forms = {t.source: t.chosen for t in tuned}
         result = self._lowered(forms) if forms else self.default
         result.report.tuned = tuned
-        told = f"forms were timed {where}" if tuned else "there is no recurrence with more than one form"
-        return _reported(result, told)
+        note = f"forms were timed {where}" if tuned else "there is no recurrence with more than one form"
+        return _reported(result, note)
 
     def untimed(self, why: str) -> Model:
         """The model as jfuse chooses, and why nothing was timed."""
@@ -169,8 +169,8 @@ def _recurrences(report: Report) -> dict[str, list[str]]:
     expected |= {
         f.source: {FUSED: f.speed.fused_microseconds, **f.speed.forms} for f in report.fused if f.speed is not None
     }
-    found = {source: _near(forms) for source, forms in expected.items()}
-    return {source: forms for source, forms in found.items() if len(forms) > 1}
+    forms_by_source = {source: _near(forms) for source, forms in expected.items()}
+    return {source: forms for source, forms in forms_by_source.items() if len(forms) > 1}
 
 
 def _near(expected: Mapping[str, float]) -> list[str]:

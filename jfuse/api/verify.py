@@ -109,10 +109,10 @@ def verify(
         sides = with_source_in_f32(sides_of(a, b if b is not None else reference, unsafe=unsafe, limits=limits))
         sides = with_runtimes(sides, runtimes)
         sides = sides if elsewhere is None else with_device(sides, elsewhere, runtimes)
-        found = verify_sides(sides, options, on_progress)
+        result = verify_sides(sides, options, on_progress)
     if isinstance(a, Model):
-        a.report.compared(found.differences, found.notes)
-    return found
+        a.report.compared(result.differences, result.notes)
+    return result
 
 
 @contextmanager

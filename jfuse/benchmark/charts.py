@@ -39,9 +39,9 @@ def charts(result: Benchmark) -> Iterator[BarChart]:
 
 
 def _chart(title: str, groups: Sequence[BarGroup], *, logarithmic: bool = False) -> Iterator[BarChart]:
-    kept = tuple(group for group in groups if group.bars)
-    if kept:
-        yield BarChart(title, kept, logarithmic)
+    filled = tuple(group for group in groups if group.bars)
+    if filled:
+        yield BarChart(title, filled, logarithmic)
 
 
 def profile_chart(row: BenchRow) -> BarChart:

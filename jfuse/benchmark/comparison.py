@@ -133,14 +133,14 @@ class _Bench:
         forms = iter(FORMS.items())
         name, options = next(forms)
         first = self._converted(name, "jfuse", options, limit_s)
-        known = {first.data: name}
+        name_by_file = {first.data: name}
         yield name, first
         for name, options in forms if first.recurrent else ():
-            found = self._converted(name, "jfuse", options, limit_s)
-            if found.data in known and not found.error:
-                found = replace(found, error=f"the same file as {known[found.data]}", data=b"")
-            known.setdefault(found.data, name)
-            yield name, found
+            run = self._converted(name, "jfuse", options, limit_s)
+            if run.data in name_by_file and not run.error:
+                run = replace(run, error=f"the same file as {name_by_file[run.data]}", data=b"")
+            name_by_file.setdefault(run.data, name)
+            yield name, run
         if recipe is not None:
             options = {"quantize": recipe[0], "calibration": recipe[1]}
             yield f"jfuse, {recipe[0]}", self._converted(f"jfuse, {recipe[0]}", "jfuse", options, limit_s)
@@ -156,9 +156,9 @@ class _Bench:
 
     def measured(self, files: Mapping[str, ConversionRun], threads: Sequence[int], seconds: float) -> list[BenchRow]:
         """A row for each file with its latencies."""
-        rows = {name: _row(name, found) for name, found in files.items()}
+        rows = {name: _row(name, latencies) for name, latencies in files.items()}
         self.on_stage("measure: XLA")
-        found: dict[str, dict[int, Latency]] = {name: {} for name in files}
+        latencies: dict[str, dict[int, Latency]] = {name: {} for name in files}
         for count in threads:
             self.on_stage(f"measure: {count} thread{'s' if count > 1 else ''}")
             turns: dict[str, Turn] = {}
@@ -174,8 +174,8 @@ class _Bench:
             if count == threads[0] and not rows[XLA].error:
                 turns[XLA] = self._xla_turn()
             for name, calls in in_turns(turns, seconds).items():
-                found[name][ALL_THREADS if name == XLA else count] = Latency.of([s for turn in calls for s in turn])
-        return [replace(row, latency=found[name]) for name, row in rows.items()]
+                latencies[name][ALL_THREADS if name == XLA else count] = Latency.of([s for turn in calls for s in turn])
+        return [replace(row, latency=latencies[name]) for name, row in rows.items()]
 
     def _named(self, data: bytes) -> bytes:
         return with_signature(data, self.model.program)
@@ -201,16 +201,16 @@ class _Bench:
         try:
             against = self.source.path if self.source.path.suffix == ".tflite" else self.model
             device = None if self.device is None else self.device.command
-            found = compare(data, against, edges="none", shrink=0, device=device, limits=self.limits)
+            verification = compare(data, against, edges="none", shrink=0, device=device, limits=self.limits)
         except VerifyFailed as failed:
             if failed.verification is None:
                 return row.noted(" ".join(f"not compared: {failed.reason}".split()))
-            found = failed.verification
+            verification = failed.verification
             row = row.noted(f"differs from the source: {failed.message}")
         except JfuseError as error:
             return row.noted(" ".join(f"not compared: {error.reason}".split()))
-        errors = [d.error for d in found.differences if "litert" in d.pair.lower()] or [
-            d.error for d in found.differences
+        errors = [d.error for d in verification.differences if "litert" in d.pair.lower()] or [
+            d.error for d in verification.differences
         ]
         return replace(row, difference=max(errors, default=None))
 
@@ -230,13 +230,13 @@ def xla_turn(calls: Sequence[tuple[Callable[[list[np.ndarray]], Any], list[np.nd
     """A turn of runners on XLA: some calls in a row, each of all of them one after the other."""
 
     def turn() -> list[float]:
-        found = []
+        times = []
         for _ in range(_XLA_CALLS):
             started = time.perf_counter()
             for runner, arguments in calls:
                 runner(arguments)
-            found.append(time.perf_counter() - started)
-        return found[1:]
+            times.append(time.perf_counter() - started)
+        return times[1:]
 
     turn()
     return turn
@@ -258,10 +258,10 @@ def _machine() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in ("jfuse", "jax", "ai-edge-litert", "tensorflow", "keras"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

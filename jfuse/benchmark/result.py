@@ -70,8 +70,8 @@ class Benchmark(NotebookView):
 
     def row(self, name: str) -> BenchRow:
         """The row of a name. Raises KeyError where there is none."""
-        found = {row.name: row for row in self.rows}
-        return found[name]
+        rows_by_name = {row.name: row for row in self.rows}
+        return rows_by_name[name]
 
     def __str__(self) -> str:
         lines = [f"{self.model} on {self.machine}"]
@@ -118,11 +118,11 @@ def to_json(results: Sequence[Benchmark]) -> dict[str, Any]:
 
 
 def _model(result: Benchmark) -> dict[str, Any]:
-    found = asdict(result)
-    for row in found["rows"]:
+    table = asdict(result)
+    for row in table["rows"]:
         row["latency"] = {str(threads or "all"): times for threads, times in row["latency"].items()}
         row["difference"] = as_json_number(row["difference"])
-    return found
+    return table
 
 
 def write_benchmark(results: Sequence[Benchmark], path: str | os.PathLike[str]) -> Path:

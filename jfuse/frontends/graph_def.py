@@ -107,8 +107,8 @@ def _unread(graph_def: Any) -> list[str]:
 
 
 def _expect_names(graph_def: Any, names: Sequence[str]) -> None:
-    known = {node.name for node in graph_def.node}
-    missing = [name for name in names if split_reference(name)[0] not in known]
+    names_in_graph = {node.name for node in graph_def.node}
+    missing = [name for name in names if split_reference(name)[0] not in names_in_graph]
     if missing:
         placeholders = [node.name for node in graph_def.node if node.op == "Placeholder"]
         raise ImportFailed(

@@ -26,13 +26,13 @@ def function_between(graph_def: Any, fed: Sequence[str], outputs: Sequence[str])
     def imported(*arguments: Any) -> list[Any]:
         given = dict(zip(fed, arguments, strict=True))
         replaced = {f"^{split_reference(name)[0]}": given[name] for name in fed} | given
-        found = tf.graph_util.import_graph_def(
+        imported_tensors = tf.graph_util.import_graph_def(
             part.message(),
             input_map={name: replaced[name] for name in part.fed},
             return_elements=inner,
             name="",
         )
-        made = given | dict(zip(inner, found, strict=True))
+        made = given | dict(zip(inner, imported_tensors, strict=True))
         return [made[output] for output in outputs]
 
     return tf.compat.v1.wrap_function(imported, specs)
@@ -69,30 +69,30 @@ class _Part:
     def between(cls, graph_def: Any, fed: Sequence[str], outputs: Sequence[str]) -> _Part:
         """Select the nodes that `outputs` need when the tensors `fed` are inputs."""
         nodes = {node.name: node for node in graph_def.node}
-        given = {*fed, *(f"^{split_reference(name)[0]}" for name in fed)}
+        stops = {*fed, *(f"^{split_reference(name)[0]}" for name in fed)}
         needed: dict[str, None] = {}
         read: set[str] = set()
-        pending = [output for output in outputs if output not in given]
+        pending = [output for output in outputs if output not in stops]
         while pending:
             name = split_reference(pending.pop().removeprefix("^"))[0]
             if name in needed or name not in nodes:  # TensorFlow says what is missing
                 continue
             needed[name] = None
             for reference in map(_full_reference, nodes[name].input):
-                (read.add if reference in given else pending.append)(reference)
+                (read.add if reference in stops else pending.append)(reference)
         unfed = tuple(name for name in needed if nodes[name].op == "Placeholder")
         return cls(graph_def, frozenset(needed), frozenset(read), unfed)
 
     def message(self) -> Any:
         """The part as a GraphDef, without wishes for places that are those of nodes outside of it."""
-        found = type(self.graph_def)(versions=self.graph_def.versions)
-        found.node.extend(node for node in self.graph_def.node if node.name in self.names)
+        part = type(self.graph_def)(versions=self.graph_def.versions)
+        part.node.extend(node for node in self.graph_def.node if node.name in self.names)
         functions = {function.signature.name for function in self.graph_def.library.function}
-        if any(node.op in functions or called_functions(node) for node in found.node):
-            found.library.CopyFrom(self.graph_def.library)
-        for node in found.node:
+        if any(node.op in functions or called_functions(node) for node in part.node):
+            part.library.CopyFrom(self.graph_def.library)
+        for node in part.node:
             node.attr.pop("_class", None)
-        return found
+        return part
 
 
 def _full_reference(reference: str) -> str:

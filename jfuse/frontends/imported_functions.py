@@ -56,8 +56,8 @@ class KeptValue:
 
 def explicit_states(kept: Iterable[Sequence[KeptValue]]) -> tuple[ExplicitState, ...]:
     """The states of several functions, each once: a function that does not write a value has no output for it."""
-    found = {value.name: value for each in kept for value in each}
-    return tuple(ExplicitState(v.name, v.input, v.output, v.initial) for v in found.values())
+    states_by_name = {value.name: value for each in kept for value in each}
+    return tuple(ExplicitState(v.name, v.input, v.output, v.initial) for v in states_by_name.values())
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,8 @@ def _library(model: Any) -> Any:
 
 def _sizes(shapes: Mapping[str, Sequence[int | None]], batch: int | None) -> Shape:
     def fixed(name: str, shape: Sequence[int | None]) -> list[int | None]:
-        given = shapes.get(name, [None] * len(shape))
-        found = [size if wanted is None else wanted for size, wanted in zip(shape, given, strict=True)]
-        return [batch if found[0] is None else found[0], *found[1:]] if found else found
+        fixed_shape = shapes.get(name, [None] * len(shape))
+        sizes = [size if wanted is None else wanted for size, wanted in zip(shape, fixed_shape, strict=True)]
+        return [batch if sizes[0] is None else sizes[0], *sizes[1:]] if sizes else sizes
 
     return fixed

@@ -40,14 +40,14 @@ def check_effects(nodes: Iterable[Any], functions: Mapping[str, Any], source: st
     reached = list(_reached(nodes, functions))
     size = sum(stated_bytes(node.attr["value"].tensor) for node, _, _ in reached if node.op == "Const")
     if size > MOST_CONSTANT:
-        wanted = f"at most {MOST_CONSTANT:,} bytes"
-        raise ImportFailed(f"the constants of {source} are too large", expected=wanted, found=f"{size:,} bytes")
-    found = [f"{node.op} at {where}" for node, where, known in reached if _works_outside(node, known, assets)]
-    if found:
-        more = f", and {len(found) - _WHERE_ONLY} more" if len(found) > _WHERE_ONLY else ""
+        expected = f"at most {MOST_CONSTANT:,} bytes"
+        raise ImportFailed(f"the constants of {source} are too large", expected=expected, found=f"{size:,} bytes")
+    effects = [f"{node.op} at {where}" for node, where, known in reached if _works_outside(node, known, assets)]
+    if effects:
+        more = f", and {len(effects) - _WHERE_ONLY} more" if len(effects) > _WHERE_ONLY else ""
         raise ImportFailed(
             f"{source} is not loaded: it works on files, sockets or Python code of this machine",
-            found=", ".join(found[:_WHERE_ONLY]) + more,
+            found=", ".join(effects[:_WHERE_ONLY]) + more,
             remedy=_REMEDY,
         )
 
@@ -85,10 +85,10 @@ def _reached(nodes: Iterable[Any], functions: Mapping[str, Any]) -> Iterator[tup
     waiting: list[tuple[str, list[Any]]] = [("", list(nodes))]
     seen: set[str] = set()
     while waiting:
-        place, group = waiting.pop()
-        known = {node.name: node for node in group}
+        prefix, group = waiting.pop()
+        nodes_by_name = {node.name: node for node in group}
         for node in group:
-            yield node, f"{place}{node.name}", known
+            yield node, f"{prefix}{node.name}", nodes_by_name
             for name in _called(node):
                 if name in functions and name not in seen:
                     seen.add(name)
@@ -134,11 +134,11 @@ def _without_saving(graph: Any) -> list[Any]:
 
 def _ancestors(nodes: Mapping[str, Any], end: str) -> set[str]:
     """The nodes that one node needs, control edges included, and itself."""
-    found: set[str] = set()
+    ancestors: set[str] = set()
     waiting = [end.split(":")[0].lstrip("^")]
     while waiting:
         name = waiting.pop()
-        if name in nodes and name not in found:
-            found.add(name)
+        if name in nodes and name not in ancestors:
+            ancestors.add(name)
             waiting += [i.split(":")[0].lstrip("^") for i in nodes[name].input]
-    return found
+    return ancestors

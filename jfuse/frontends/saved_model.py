@@ -57,12 +57,12 @@ def _loaded(path: Path) -> Any:
 
     try:
         with utf8_name(path) as name:
-            found = tf.saved_model.load(str(name))
+            loaded = tf.saved_model.load(str(name))
     except Exception as error:  # TensorFlow raises whatever its readers raise
         raise ImportFailed(f"{path} cannot be read as a SavedModel", found=reason_of(error)) from error
-    if not isinstance(getattr(found, "signatures", None), Mapping):
+    if not isinstance(getattr(loaded, "signatures", None), Mapping):
         raise ImportFailed(f"{path} cannot be read as a SavedModel", found="signatures that are none for TensorFlow")
-    return found
+    return loaded
 
 
 def _wanted(available: Mapping[str, TfSignature], keys: Sequence[str] | None, source: str) -> list[TfSignature]:

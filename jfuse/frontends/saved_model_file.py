@@ -62,18 +62,18 @@ def described_signatures(path: Path, tags: Collection[str] | None = None) -> dic
     """
     if not has_saved_model(path):
         raise OSError(f"SavedModel file does not exist at: {path}/{{saved_model.pbtxt|saved_model.pb}}")
-    wanted = set(tags or {"serve"})
+    asked = set(tags or {"serve"})
     graphs = read_saved_model(path).meta_graphs
-    found = next((g for g in graphs if set(g.meta_info_def.tags) == wanted), None)
-    if found is None:
-        known = [sorted(g.meta_info_def.tags) for g in graphs]
+    graph = next((g for g in graphs if set(g.meta_info_def.tags) == asked), None)
+    if graph is None:
+        tag_sets = [sorted(g.meta_info_def.tags) for g in graphs]
         raise ValueError(
-            f"Got an incompatible argument to `tags`: {sorted(wanted)}. The SavedModel at {path} has graphs with tags "
-            f"{', '.join(map(str, known))}."
+            f"Got an incompatible argument to `tags`: {sorted(asked)}. The SavedModel at {path} has graphs with tags "
+            f"{', '.join(map(str, tag_sets))}."
         )
     return {
         key: DescribedSignature(_tensors(table.inputs), _tensors(table.outputs))
-        for key, table in sorted(found.signature_def.items())
+        for key, table in sorted(graph.signature_def.items())
         if key != _INIT_OP
     }
 

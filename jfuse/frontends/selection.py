@@ -41,8 +41,8 @@ class Selection:
             if isinstance(names, str):
                 raise ImportFailed(f"{keyword}= takes a sequence of names", found=repr(names), remedy=f"[{names!r}]")
         if isinstance(self.signatures, str):
-            found = repr(self.signatures)
-            raise ImportFailed("signatures= takes a sequence of keys", found=found, remedy=f"[{found}]")
+            text = repr(self.signatures)
+            raise ImportFailed("signatures= takes a sequence of keys", found=text, remedy=f"[{text}]")
         for keyword in ("signatures", "input_tensors", "output_tensors"):
             names_of(f"{keyword}=", getattr(self, keyword))
         self.input_shapes  # noqa: B018  # refuses what is no shape

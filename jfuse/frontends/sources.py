@@ -85,20 +85,20 @@ def import_tensorflow(
         raise ImportFailed("input_tensors= and output_tensors= name tensors of a GraphDef", found=str(source))
     source = _opened(source, unsafe, limits)
     if is_graph_def(source):
-        found, keep_alive, notes = _of_graph_def(source, selection)
+        signatures, keep_alive, notes = _of_graph_def(source, selection)
     elif names_tensors:
         raise ImportFailed(
             "input_tensors= and output_tensors= name tensors of a GraphDef", found=f"a {type(source).__name__}"
         )
     else:
-        found, keep_alive, notes = _signatures(source, selection, unsafe)
-    if not found:
+        signatures, keep_alive, notes = _signatures(source, selection, unsafe)
+    if not signatures:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
-    imported = import_signatures(found, rules, custom_ops, selection.input_shapes)
-    mapped = tuple({id(file): file for s in found for file in s.source.mapped}.values())
+    imported = import_signatures(signatures, rules, custom_ops, selection.input_shapes)
+    mapped = tuple({id(file): file for s in signatures for file in s.source.mapped}.values())
     program = Program(tuple(_shared(imported.signatures)), imported.assumptions, FileFacts(mapped=mapped))
-    names = tuple(dict.fromkeys(name.removesuffix(":0") for s in found for name in s.source.variable_names))
-    functions = {s.key: s for s in found}
+    names = tuple(dict.fromkeys(name.removesuffix(":0") for s in signatures for name in s.source.variable_names))
+    functions = {s.key: s for s in signatures}
     notes = (*notes, *imported.notes)
     return Imported(program, functions, notes, imported.variables, names, keep_alive, limits)
 
@@ -136,21 +136,23 @@ def _signatures(source: Any, selection: Selection, unsafe: bool) -> _SourceParts
     if isinstance(source, Path):
         return saved_model_signatures(source, keys, unsafe=unsafe)
     if is_keras_model(source):
-        found = [keras_signature(source, input_signature)]
+        signatures = [keras_signature(source, input_signature)]
     elif is_concrete(source) or is_traceable(source) or isinstance(source, Mapping | list | tuple):
-        found = callable_signatures(source, input_signature)
+        signatures = callable_signatures(source, input_signature)
     elif has_functions(source):
-        found = callable_signatures(functions_of(source, input_signature), input_signature)
+        signatures = callable_signatures(functions_of(source, input_signature), input_signature)
     else:
         raise ImportFailed(
             f"jfuse does not know what to do with a {type(source).__name__}",
             expected="a path, the bytes of a .tflite file, a Keras model, a tf.Module, tf.functions or a GraphDef",
             remedy="specs=[jax.ShapeDtypeStruct(…), …], for a function of jax arrays" if callable(source) else None,
         )
-    missing = [key for key in keys or () if key not in {s.key for s in found}]
+    missing = [key for key in keys or () if key not in {s.key for s in signatures}]
     if missing:
-        raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {[s.key for s in found]}")
-    return [s for s in found if keys is None or s.key in keys], source, ()
+        raise ImportFailed(
+            f"the source has no signature {missing[0]!r}", expected=f"one of {[s.key for s in signatures]}"
+        )
+    return [s for s in signatures if keys is None or s.key in keys], source, ()
 
 
 def _shared(signatures: Sequence[Signature]) -> list[Signature]:

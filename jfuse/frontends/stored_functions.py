@@ -164,11 +164,11 @@ class StoredFunction:
     @cached_property
     def function(self) -> Any:
         """TensorFlow's concrete function: the folder is loaded by it now."""
-        known = self._model.load().signatures
-        if self._key not in known:
-            found = f"no signature {self._key!r} for TensorFlow"
-            raise ImportFailed(f"{self._model.path} cannot be read as a SavedModel", found=found)
-        return known[self._key]
+        loaded = self._model.load().signatures
+        if self._key not in loaded:
+            reason = f"no signature {self._key!r} for TensorFlow"
+            raise ImportFailed(f"{self._model.path} cannot be read as a SavedModel", found=reason)
+        return loaded[self._key]
 
     @property
     def variable_names(self) -> Sequence[str]:
@@ -214,29 +214,29 @@ class StoredFunction:
 
     def tensor(self, number: int) -> Any:
         """Load the folder in TensorFlow and return its tensor for a captured object."""
-        held, place = self.function.captured_inputs, self._bound.index(number)
-        if place >= len(held):
+        held, index = self.function.captured_inputs, self._bound.index(number)
+        if index >= len(held):
             raise self._differs()
-        return held[place]
+        return held[index]
 
     def variable(self, number: int) -> Any:
         """The tf.Variable of an object, by the object's number: TensorFlow's loader makes it."""
         handle = self.tensor(number)
-        found = next((v for v in self.function.variables if v.handle is handle), None)
-        if found is None:
+        variable = next((v for v in self.function.variables if v.handle is handle), None)
+        if variable is None:
             raise self._differs()
-        return found
+        return variable
 
     def _differs(self) -> ImportFailed:
-        found = "a function that holds other objects for TensorFlow"
-        return ImportFailed(f"{self._model.path} cannot be read as a SavedModel", where=self._name, found=found)
+        reason = "a function that holds other objects for TensorFlow"
+        return ImportFailed(f"{self._model.path} cannot be read as a SavedModel", where=self._name, found=reason)
 
 
 def _argument_shape(definition: Any, position: int) -> PartialShape | None:
     for attr in (definition.attr, definition.arg_attr[position].attr if position in definition.arg_attr else {}):
-        for name, place in (("_input_shapes", position), ("_output_shapes", 0)):
-            if name in attr and len(attr[name].list.shape) > place:
-                return decode_shape(attr[name].list.shape[place])
+        for name, index in (("_input_shapes", position), ("_output_shapes", 0)):
+            if name in attr and len(attr[name].list.shape) > index:
+                return decode_shape(attr[name].list.shape[index])
     return None
 
 

@@ -182,11 +182,11 @@ class _Runs:
             shown = {state.name for state in watched.signature.exposed}
             inputs = []
             for name in watched.signature.input_names:
-                given = np.stack([call.inputs[name] for call in calls])
+                stacked = np.stack([call.inputs[name] for call in calls])
                 before = self.states.get(name) if name in shown.intersection(calls[0].left_out) else None
-                inputs.append(given if before is None or before.shape != given.shape else before)
-            kept = [s.name for s in watched.signature.states]
-            after, records = watched.run([*inputs, *(self.states[name] for name in kept)], len(group))
+                inputs.append(stacked if before is None or before.shape != stacked.shape else before)
+            state_names = [s.name for s in watched.signature.states]
+            after, records = watched.run([*inputs, *(self.states[name] for name in state_names)], len(group))
             self.states.update(zip(watched.carried, after, strict=True))
             yield records
 
@@ -197,7 +197,7 @@ def _layout(item: Item) -> object:
 
 def _known(signature: Signature) -> Signature:
     """The signature without custom operators that nothing here computes, and without values that depend on them."""
-    graph, kept = signature.graph, {p.output: p.input for of in (places, exposed_places) for p in of(signature)}
+    graph, carried = signature.graph, {p.output: p.input for of in (places, exposed_places) for p in of(signature)}
     lost: set[Atom | None] = set()
     count = -1
     while count < len(lost):
@@ -205,11 +205,11 @@ def _known(signature: Signature) -> Signature:
         for eqn in graph.eqns:
             if is_unknown(eqn) or lost.intersection(eqn.inputs):
                 lost.update(eqn.outputs)
-        lost.update(graph.inputs[before] for after, before in kept.items() if graph.outputs[after] in lost)
+        lost.update(graph.inputs[before] for after, before in carried.items() if graph.outputs[after] in lost)
     if not lost:
         return signature
     # A state that depends on them stays what it was; nobody reads the other outputs.
-    held = {i: graph.inputs[kept[i]] if i in kept else Const(np.zeros(0)) for i in range(len(graph.outputs))}
+    held = {i: graph.inputs[carried[i]] if i in carried else Const(np.zeros(0)) for i in range(len(graph.outputs))}
     outputs = tuple(held[i] if atom in lost else atom for i, atom in enumerate(graph.outputs))
     eqns = tuple(eqn for eqn in graph.eqns if not lost.intersection(eqn.outputs))
     return replace(signature, graph=replace(graph, eqns=eqns, outputs=outputs))
@@ -222,8 +222,8 @@ class _WatchedSignature:
         self.signature = signature = _known(signature)
         self.expected = expected
         inner = list(all_graphs(signature.graph))
-        known = {v for g in inner for v in (*g.inputs, *(v for eqn in g.eqns for v in eqn.outputs))}
-        self.slots = [slot for slot in slots if slot.what.var in known]
+        inner_vars = {v for g in inner for v in (*g.inputs, *(v for eqn in g.eqns for v in eqn.outputs))}
+        self.slots = [slot for slot in slots if slot.what.var in inner_vars]
         graph = hosted(signature.graph, singly=True)
         self.carried = [state.name for state in (*signature.exposed, *signature.states)]
         self.graph = replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.carried) :])
@@ -289,20 +289,20 @@ class _Sized:
         seen = None if self._in_litert is None else self._in_litert.run(arrays)
         if seen is not None:
             return (), seen
-        found = self._fast.run(arrays, count)
-        extremes, totals = found.extremes, found.totals
+        fast = self._fast.run(arrays, count)
+        extremes, totals = fast.extremes, fast.totals
         bad = np.isnan(extremes).any(-1) | (extremes == np.inf).any(-1)
         if bad.any() or not all(map(is_finite, totals)):  # NaNs and infinities hide what else there was
             again = self._careful.run(arrays, count)
             extremes, totals = again.extremes, again.totals
         of_totals = list(zip(self._totals, totals, strict=True))
         counts = {s.what: t.astype(np.int64) for s, t in of_totals if not isinstance(s.tally, Moments)}
-        counts |= zip(self._on_host.counts, found.counts, strict=True)
+        counts |= zip(self._on_host.counts, fast.counts, strict=True)
         ends = [(what, extremes[:, i], bad[:, i]) for i, what in enumerate(self._extremes)]
-        ends += [(what, found.ends[:, i], found.others[:, i]) for i, what in enumerate(self._on_host.extremes)]
+        ends += [(what, fast.ends[:, i], fast.others[:, i]) for i, what in enumerate(self._on_host.extremes)]
         records = {w: Record.of_calls(-e[:, 0], e[:, 1], others, counts.get(w)) for w, e, others in ends}
         moments = {s.what: Record(moments=t.astype(np.float64)) for s, t in of_totals if isinstance(s.tally, Moments)}
-        return found.states, records | moments
+        return fast.states, records | moments
 
 
 class _SampleResults(NamedTuple):
@@ -350,10 +350,10 @@ class _Program:
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> _SampleResults:
         """Observe one call for each sample."""
-        given = arrays or [np.zeros(count, np.int8)]  # a signature without inputs
+        inputs = arrays or [np.zeros(count, np.int8)]  # a signature without inputs
         self._begin()
-        found = None if self._together is None else self._together.run(given)
-        (states, extremes, ends, others), totals = self._one_by_one(arrays, count) if found is None else found
+        results = None if self._together is None else self._together.run(inputs)
+        (states, extremes, ends, others), totals = self._one_by_one(arrays, count) if results is None else results
         stacked = np.stack(extremes, 1) if extremes else np.zeros((count, 0, 2), np.float32)
         return _SampleResults(states, stacked, totals, ends, others, self._histograms.counts)
 

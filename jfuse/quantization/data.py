@@ -351,8 +351,8 @@ def _is_of_kind(found: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 
 
 def _misfit(wanted: TensorType, array: np.ndarray, where: str) -> JfuseError:
-    found = f"{array.dtype}{list(array.shape)}"
-    return JfuseError(f"{where} does not fit", expected=str(wanted), found=found, remedy=_to_fit(wanted, array))
+    actual = f"{array.dtype}{list(array.shape)}"
+    return JfuseError(f"{where} does not fit", expected=str(wanted), found=actual, remedy=_to_fit(wanted, array))
 
 
 def _to_fit(wanted: TensorType, array: np.ndarray) -> str:
@@ -371,11 +371,11 @@ def is_finite(array: np.ndarray) -> bool:
 
 def _check_values(array: np.ndarray, where: str, end: int | None = None) -> None:
     if array.dtype.kind in "fV" and not is_finite(array):
-        place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+        index = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise JfuseError(
             f"{where} is not finite",
             expected="numbers",
-            found=f"{array[place]} at {list(place)}",
+            found=f"{array[index]} at {list(index)}",
             remedy="leave it out",
         )
     if end is not None and array.size and array.dtype.kind in "iu" and int(array.max()) >= end:

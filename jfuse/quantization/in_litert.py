@@ -56,7 +56,7 @@ class LiteRtLooks:
         graph = signature.graph
         seen = dict.fromkeys(_value(slot, graph) for slot in slots)
         made = [var for var in seen if var not in graph.inputs]
-        places = {var: i for i, var in enumerate((*graph.inputs, *made))}
+        indices = {var: i for i, var in enumerate((*graph.inputs, *made))}
         self._file = to_bytes(_program(rename_dims(replace(graph, outputs=tuple(made)), sizes)))
         order = {var: i for i, var in enumerate(seen)}
         self._spreads = {s.what: order[s.what.var] for s in slots if isinstance(s.tally, Spread)}
@@ -65,7 +65,7 @@ class LiteRtLooks:
         self._summed = {what: (order[var], terms) for what, (var, terms) in operands.items()}
         self._rows = {what: known_size(var.type.shape, sizes) // terms for what, (var, terms) in operands.items()}
         self._looks = TallyRequest(
-            tuple(places[var] for var in seen),
+            tuple(indices[var] for var in seen),
             tuple(order[what.var] for what in self._counted),
             tuple(dict.fromkeys(self._summed.values())),
         )

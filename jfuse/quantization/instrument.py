@@ -61,8 +61,8 @@ class _Instrument:
         tallies = {i: Var(slot.tally.type) for i, slot in enumerate(self._slots)}
         eqns = [Eqn(start(self._slots[i].tally), (), (var,)) for i, var in tallies.items()]
         inner, tallies = self._eqns(graph, weight, tallies)
-        given = (self._parts.get(what, what.var) for what in self._given)
-        outputs = (*graph.outputs, *tallies.values(), *given)
+        inputs = (self._parts.get(what, what.var) for what in self._given)
+        outputs = (*graph.outputs, *tallies.values(), *inputs)
         return replace(graph, inputs=(weight, *graph.inputs), eqns=(*eqns, *inner), outputs=outputs)
 
     def _eqns(self, graph: Graph, weight: Var, tallies: dict[int, Var]) -> tuple[list[Eqn], dict[int, Var]]:
@@ -114,8 +114,8 @@ class _Instrument:
     def _within(self, graph: Graph) -> Iterator[int]:
         for inner in all_graphs(graph):
             for var in (*inner.inputs, *(v for eqn in inner.eqns for v in eqn.outputs)):
-                for place in get_args(_Place):
-                    yield from self._of.get((var, place), ())
+                for kind in get_args(_Place):
+                    yield from self._of.get((var, kind), ())
 
     def _tallies(self, places: Sequence[int]) -> Iterator[Tally]:
         return (self._slots[i].tally for i in places)
@@ -128,35 +128,35 @@ class _Instrument:
             params = {**eqn.params, "carries": carries + len(inside) + 1}
             opened = _ExtendedEqn(replace(eqn, params=params), eqn.params["consts"] + carries, carries, True)
         at_input = opened.at_input - (eqn.op is if_)  # the flag is no operand of the branches
-        places = replace(opened, at_input=at_input)
-        bodies = [self._body(body, inside, places) for body in eqn.bodies]
+        extended = replace(opened, at_input=at_input)
+        bodies = [self._body(body, inside, extended) for body in eqn.bodies]
         if eqn.op is while_:  # its condition only takes what is carried
             bodies[0] = replace(eqn.bodies[0], inputs=bodies[0].inputs)
         return replace(opened, eqn=replace(opened.eqn, bodies=tuple(bodies)))
 
     def _body(self, body: Graph, inside: Sequence[int], places: _ExtendedEqn) -> Graph:
         """The body with the weight and tallies as further inputs, and the tallies after it as further results."""
-        weight, given = Var(_WEIGHT), {i: Var(self._slots[i].tally.type) for i in inside}
-        eqns, after = self._eqns(body, weight, given)
+        weight, tally_inputs = Var(_WEIGHT), {i: Var(self._slots[i].tally.type) for i in inside}
+        eqns, after = self._eqns(body, weight, tally_inputs)
         added = (*([weight] if places.carries else []), *after.values())
-        inputs = _inserted(body.inputs, places.at_input, (weight, *given.values()))
+        inputs = _inserted(body.inputs, places.at_input, (weight, *tally_inputs.values()))
         return replace(body, inputs=inputs, eqns=tuple(eqns), outputs=_inserted(body.outputs, places.at_output, added))
 
     def _around(
         self, opened: _ExtendedEqn, slots: Sequence[int], weight: Var, tallies: dict[int, Var]
     ) -> Iterator[Eqn]:
         """The equation, with equations before it that start its tallies, and others after it that merge them."""
-        begun, found = ([Var(t.type) for t in self._tallies(slots)] for _ in range(2))
+        begun, ended = ([Var(t.type) for t in self._tallies(slots)] for _ in range(2))
         for i, var in zip(slots, begun, strict=True):
             yield Eqn(again(self._slots[i].tally), (tallies[i],), (var,))
-        added = (*([Var(_WEIGHT)] if opened.carries else []), *found)
+        added = (*([Var(_WEIGHT)] if opened.carries else []), *ended)
         eqn = opened.eqn
         yield replace(
             eqn,
             inputs=_inserted(eqn.inputs, opened.at_input, (weight, *begun)),
             outputs=_inserted(eqn.outputs, opened.at_output, added),
         )
-        for i, var in zip(slots, found, strict=True):
+        for i, var in zip(slots, ended, strict=True):
             after = Var(var.type)
             yield Eqn(merge(self._slots[i].tally), (tallies[i], var), (after,))
             tallies[i] = after
@@ -193,6 +193,6 @@ class WatchedOp(Op):
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
         """The results of the op, then the parts."""
-        found = self.op.run_watched(inputs, params, self.watched)
-        traced = any(isinstance(i, jax.core.Tracer) for i in (*inputs, *found))
-        return found if traced else tuple(map(np.asarray, found))
+        watched_results = self.op.run_watched(inputs, params, self.watched)
+        traced = any(isinstance(i, jax.core.Tracer) for i in (*inputs, *watched_results))
+        return watched_results if traced else tuple(map(np.asarray, watched_results))

@@ -66,8 +66,8 @@ class Moments:
         terms = jnp.concatenate([rows, jnp.ones_like(rows[:, :1])], 1)
         if self.finite_only:
             terms = jnp.where(jnp.isfinite(rows).all(1, keepdims=True), terms, 0)
-        found = _UPDATES[self.squares](kept, terms, weight)
-        return found if isinstance(found, jax.core.Tracer) else np.asarray(found, np.float32)
+        updated = _UPDATES[self.squares](kept, terms, weight)
+        return updated if isinstance(updated, jax.core.Tracer) else np.asarray(updated, np.float32)
 
 
 def _plainly(kept: Any, terms: Any, weight: Any, *, squares: bool) -> Any:

@@ -30,5 +30,5 @@ def npz_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except JfuseError:
         raise
     except Exception as error:  # NumPy's, zipfile's, zlib's and tokenize's own
-        found = str(error) or type(error).__name__
-        raise JfuseError(f"{path} cannot be read as arrays of NumPy", found=found) from error
+        reason = str(error) or type(error).__name__
+        raise JfuseError(f"{path} cannot be read as arrays of NumPy", found=reason) from error

@@ -50,10 +50,10 @@ def percentile(counts: np.ndarray, extremes: tuple[float, float], percent: float
 
 def _quantile(summed: np.ndarray, wanted: float, low: np.ndarray, high: np.ndarray) -> float:
     """The quantile, as if the numbers of a bin were spread evenly over it."""
-    place = min(int(np.searchsorted(summed, wanted)), len(summed) - 1)
-    before = summed[place - 1] if place else 0
-    share = (wanted - before) / max(summed[place] - before, 1)
-    return float(low[place] + (high[place] - low[place]) * min(max(share, 0.0), 1.0))
+    index = min(int(np.searchsorted(summed, wanted)), len(summed) - 1)
+    before = summed[index - 1] if index else 0
+    share = (wanted - before) / max(summed[index] - before, 1)
+    return float(low[index] + (high[index] - low[index]) * min(max(share, 0.0), 1.0))
 
 
 def least_error(
@@ -83,8 +83,8 @@ def _points(counts: np.ndarray, extremes: tuple[float, float]) -> tuple[np.ndarr
     """Representative numbers of a histogram's bins, and the count of each."""
     filled = np.flatnonzero(counts)
     low, high = (np.clip(edge[filled], *extremes) for edge in edges())
-    places = (np.arange(_PARTS) + 0.5) / _PARTS
-    values = low[:, None] + (high - low)[:, None] * places
+    fractions = (np.arange(_PARTS) + 0.5) / _PARTS
+    values = low[:, None] + (high - low)[:, None] * fractions
     return values.ravel(), np.repeat(counts[filled] / _PARTS, _PARTS)
 
 
@@ -118,15 +118,15 @@ def least_divergence(counts: np.ndarray, extremes: tuple[float, float], bits: in
 def _divergence(spread: np.ndarray, end: int, levels: int) -> float:
     """The divergence of the numbers clipped to the first `end` bins from those bins in `levels` levels."""
     inside = spread[:end]
-    wanted = inside.copy()
-    wanted[-1] += spread[end:].sum()
+    expected = inside.copy()
+    expected[-1] += spread[end:].sum()
     level = np.arange(end) * levels // end
     filled = inside > 0
     sums = np.bincount(level, inside, levels)
-    found = np.where(filled, sums[level] / np.maximum(np.bincount(level, filled, levels), 1)[level], 0.0)
-    if wanted.sum() == 0 or found.sum() == 0:
+    quantized = np.where(filled, sums[level] / np.maximum(np.bincount(level, filled, levels), 1)[level], 0.0)
+    if expected.sum() == 0 or quantized.sum() == 0:
         return np.inf
-    p, q = wanted / wanted.sum(), found / found.sum()
+    p, q = expected / expected.sum(), quantized / quantized.sum()
     seen = p > 0
     return float(np.sum(p[seen] * np.log(p[seen] / np.maximum(q[seen], 1e-12))))
 

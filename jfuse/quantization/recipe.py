@@ -73,8 +73,8 @@ class QuantizeRule:
             _one_of(name, getattr(self, name), choices)
         _one_of("range_algorithm", self.range_algorithm, RANGE_ALGORITHMS)
         if not isinstance(self.op, str) or (self.op != ALL and self.op not in BUILTIN_CODES):
-            wanted = "a builtin, as CONV_2D, or *"
-            raise JfuseError("a rule of a recipe names no builtin", expected=wanted, found=shown(self.op))
+            expected = "a builtin, as CONV_2D, or *"
+            raise JfuseError("a rule of a recipe names no builtin", expected=expected, found=shown(self.op))
         for name in ("block_size", "min_elements"):
             whole(f"{name} of a rule of a recipe", getattr(self, name), most=LARGEST_SIZE)
         if (self.granularity == "block") != (self.block_size > 0):
@@ -142,11 +142,11 @@ class Recipe:
         if not isinstance(self.name, str):
             raise JfuseError("the name of a recipe is a text", found=shown(self.name))
         for name in ("inputs", "outputs"):
-            given = getattr(self, name)
+            value = getattr(self, name)
             choices = {**{d.value: d for d in IN_AND_OUT}, **_LONG_NAMES}
-            dtype = given if isinstance(given, DType) else choices.get(given) if isinstance(given, str) else None
+            dtype = value if isinstance(value, DType) else choices.get(value) if isinstance(value, str) else None
             if dtype not in IN_AND_OUT:
-                raise JfuseError(f"no type {shown(given)} for {name}", expected=", ".join(_LONG_NAMES))
+                raise JfuseError(f"no type {shown(value)} for {name}", expected=", ".join(_LONG_NAMES))
             object.__setattr__(self, name, dtype)
 
     def rule_for(self, name: str, builtin: str) -> QuantizeRule:

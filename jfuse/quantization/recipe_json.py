@@ -55,12 +55,12 @@ def to_json(recipe: Recipe) -> str:
     rules = [_rule(rule) for rule in recipe.rules]
     default = Recipe(())
     more = {n: _plain(v) for n in _OF_RECIPE if (v := getattr(recipe, n)) != getattr(default, n)}
-    for name, told in _ends([*zip(rules, recipe.rules, strict=True)]).items():
-        wanted = getattr(recipe, name)
-        if wanted is not told and wanted is not DType.f32:
+    for name, dtype in _ends([*zip(rules, recipe.rules, strict=True)]).items():
+        recipe_dtype = getattr(recipe, name)
+        if recipe_dtype is not dtype and recipe_dtype is not DType.f32:
             continue
         more.pop(name, None)
-        if wanted is not told:
+        if recipe_dtype is not dtype:
             rules.append({"regex": ".*", "operation": _ENDS[name], "algorithm_key": _NO_QUANTIZE, "op_config": {}})
     return json.dumps({**more, "rules": rules} if more.keys() - {"name"} else rules, indent=1) + "\n"
 
@@ -81,10 +81,10 @@ def from_json(text: str, name: str = "of your own") -> Recipe:
             expected="a list of rules",
             found=sorted(unknown) or repr(tables)[:80],
         )
-    given = {n: table[n] for n in _OF_RECIPE if n in table}
+    settings = {n: table[n] for n in _OF_RECIPE if n in table}
     rules = [(r, _rule_of(r, f"rule {i} of {name}")) for i, r in enumerate(tables)]
     own = tuple(rule for r, rule in rules if r["operation"] not in _ENDS.values())
-    return Recipe(own, **{"name": name, **_ends(rules), **given})
+    return Recipe(own, **{"name": name, **_ends(rules), **settings})
 
 
 def _ends(rules: Sequence[tuple[Mapping[str, Any], QuantizeRule]]) -> dict[str, DType]:
@@ -92,18 +92,18 @@ def _ends(rules: Sequence[tuple[Mapping[str, Any], QuantizeRule]]) -> dict[str, 
 
     rules: the tables, each with its rule. The last one that matches them, or operators of any name, counts.
     """
-    found = dict.fromkeys(_ENDS, DType.f32)
+    dtypes = dict.fromkeys(_ENDS, DType.f32)
     for table, rule in rules:
         for name in (n for n, operation in _ENDS.items() if table["operation"] in (ALL, operation)):
             if re.search(rule.regex, "") is not None:
-                found[name] = rule.activations if rule.mode == "integer" else DType.f32
+                dtypes[name] = rule.activations if rule.mode == "integer" else DType.f32
             elif table["operation"] != ALL:
                 raise JfuseError(
                     f"all {name} of a model have one type in a recipe",
                     expected='the regex ".*"',
                     found=f"{table['operation']} of the regex {rule.regex!r}",
                 )
-    return found
+    return dtypes
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -129,9 +129,9 @@ def _plain(value: Any) -> Any:
 
 
 def _rule(rule: QuantizeRule) -> dict[str, Any]:
-    found: dict[str, Any] = {"regex": rule.regex, "operation": _OPERATIONS.get(rule.op, rule.op)}
+    table: dict[str, Any] = {"regex": rule.regex, "operation": _OPERATIONS.get(rule.op, rule.op)}
     if rule.mode == "float":
-        return {**found, "algorithm_key": _NO_QUANTIZE, "op_config": {}}
+        return {**table, "algorithm_key": _NO_QUANTIZE, "op_config": {}}
     is_half = rule.mode == "float16"
     granularity = _GRANULARITIES[rule.granularity] + (f"_{rule.block_size}" if rule.block_size else "")
     weights = {"num_bits": 16 if is_half else rule.weight_bits, "symmetric": True, "granularity": granularity}
@@ -148,7 +148,7 @@ def _rule(rule: QuantizeRule) -> dict[str, Any]:
     key = _CASTING if is_half else _ALGORITHMS[rule.weight_algorithm]
     defaults = {f.name: f.default for f in fields(QuantizeRule)}
     more = {n: getattr(rule, n) for n in _EXTRA if getattr(rule, n) != defaults[n]}
-    return {**found, "algorithm_key": key, "op_config": config, **({"jfuse": more} if more else {})}
+    return {**table, "algorithm_key": key, "op_config": config, **({"jfuse": more} if more else {})}
 
 
 def _rule_of(table: Mapping[str, Any], where: str) -> QuantizeRule:
@@ -170,24 +170,24 @@ def _fields_of(table: Mapping[str, Any]) -> dict[str, Any]:
     _need_known("a rule", table, ("regex", "operation", "algorithm_key", "op_config", "jfuse"))
     key, config, more = table["algorithm_key"], table.get("op_config") or {}, table.get("jfuse", {})
     _need_known("jfuse", more, _EXTRA)
-    found: dict[str, Any] = {"regex": table["regex"], "op": _operation_of(table["operation"]), **more}
+    fields: dict[str, Any] = {"regex": table["regex"], "op": _operation_of(table["operation"]), **more}
     if key == _NO_QUANTIZE:
-        return {**found, "mode": "float"}
+        return {**fields, "mode": "float"}
     _need_known("op_config", config, _CONFIG)
     weights = config["weight_tensor_config"]
-    found["min_elements"] = config.get("min_weight_elements", 0)
-    found |= _weights_of(weights, "FLOAT" if key == _CASTING else "INT")
+    fields["min_elements"] = config.get("min_weight_elements", 0)
+    fields |= _weights_of(weights, "FLOAT" if key == _CASTING else "INT")
     if key == _CASTING:
-        return {n: v for n, v in found.items() if n != "weight_bits"} | {"mode": "float16"}
+        return {n: v for n, v in fields.items() if n != "weight_bits"} | {"mode": "float16"}
     algorithms = {theirs: ours for ours, theirs in _ALGORITHMS.items()} | _SAME_AS
     if key not in algorithms:
         wanted = f"one of {[_NO_QUANTIZE, _CASTING, *algorithms]}"
         raise JfuseError("jfuse has no such algorithm for a recipe", expected=wanted, found=repr(key))
-    found["weight_algorithm"] = algorithms[key]
+    fields["weight_algorithm"] = algorithms[key]
     activations = config.get("activation_tensor_config")
     precision = config.get("compute_precision", "FLOAT"), bool(config.get("explicit_dequantize", False))
     if activations is None:
-        return {**found, "mode": _MODES[precision]}
+        return {**fields, "mode": _MODES[precision]}
     _need_known("activation_tensor_config", activations, _OF_TENSOR)
     bits = activations["num_bits"]
     if activations.get("dtype", "INT") != "INT" or activations.get("granularity", "TENSORWISE") != "TENSORWISE":
@@ -195,7 +195,7 @@ def _fields_of(table: Mapping[str, Any]) -> dict[str, Any]:
     if precision != ("INTEGER", False) or (bits == 16 and not activations.get("symmetric", True)):
         expected = "compute_precision INTEGER without explicit_dequantize, symmetric ones of 16 bits"
         raise _other_numbers("activations", expected, config)
-    return {**found, "mode": "integer", "activation_bits": bits, "symmetric": _is_symmetric(activations) and bits == 8}
+    return {**fields, "mode": "integer", "activation_bits": bits, "symmetric": _is_symmetric(activations) and bits == 8}
 
 
 def _need_known(what: str, table: Mapping[str, Any], known: Collection[str]) -> None:
@@ -221,9 +221,9 @@ def _weights_of(config: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         raise _other_numbers("weights", "FLOAT of 16 bits", config)
     granularity, _, block = config.get("granularity", "TENSORWISE").partition("_")
     size = config.get("block_size", 0) or int(block or 0)  # older ones have the number beside the name
-    known = {theirs: ours for ours, theirs in _GRANULARITIES.items()}
+    granularities = {theirs: ours for ours, theirs in _GRANULARITIES.items()}
     return {
-        "granularity": "block" if size else known[granularity],
+        "granularity": "block" if size else granularities[granularity],
         "block_size": size,
         "weight_bits": config["num_bits"],
     }

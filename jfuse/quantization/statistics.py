@@ -187,14 +187,14 @@ class Statistics:
         """Yield warnings about the data: random inputs, inputs of zeros, NaNs and infinities."""
         if self.untrusted:
             yield f"the calibration is not to be trusted: {self.untrusted}"
-        given = sorted(value_source(self.program, v) for v in self._given if self.record(Observed(v)).is_zero)
-        yield from (f"{place} was zero in every calibration call, so its range is unknown" for place in given)
+        zero_inputs = sorted(value_source(self.program, v) for v in self._given if self.record(Observed(v)).is_zero)
+        yield from (f"{source} was zero in every calibration call, so its range is unknown" for source in zero_inputs)
         vars_of = {key: var for var, key in self._keys.items()}
         bad = [key for key, record in self.records.items() if record.not_finite]
         for key in bad[:3]:
-            place = value_source(self.program, vars_of[key.partition("#")[0]])
+            source = value_source(self.program, vars_of[key.partition("#")[0]])
             calls = self.records[key].not_finite
-            yield f"in {calls} calls of the calibration {place} had NaNs or infinities, which its range leaves out"
+            yield f"in {calls} calls of the calibration {source} had NaNs or infinities, which its range leaves out"
         if len(bad) > 3:
             yield f"so had {len(bad) - 3} more values"
 
@@ -265,13 +265,13 @@ class Statistics:
         try:
             records = dict(zip(map(str, arrays["keys"]), _records(arrays), strict=True))
             digest, form = str(arrays["program"]), int(arrays["form"])
-            found = cls(program, records, str(arrays["untrusted"]))
+            loaded = cls(program, records, str(arrays["untrusted"]))
         except (ValueError, KeyError, IndexError) as error:
             raise JfuseError(f"{path} cannot be read as statistics of a calibration", found=str(error)) from error
         if form != _FORM:
             raise JfuseError(f"{path} is of another version", expected=_FORM, found=form, remedy="calibrate again")
-        found._same_program(digest, str(path))
-        return found
+        loaded._same_program(digest, str(path))
+        return loaded
 
     def _same_program(self, digest: str, what: str) -> None:
         own = program_digest(self.program)
@@ -291,8 +291,8 @@ def earlier_statistics(data: Any, program: Program) -> Statistics | None:
     """
     if not is_earlier(data):
         return None
-    found = (d.of(program) if isinstance(d, Statistics) else Statistics.load(d, program) for d in _each(data))
-    return reduce(Statistics.merge, found)
+    parts = (d.of(program) if isinstance(d, Statistics) else Statistics.load(d, program) for d in _each(data))
+    return reduce(Statistics.merge, parts)
 
 
 def is_earlier(data: Any) -> bool:
@@ -336,12 +336,12 @@ def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
 
 def _records(arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
     starts = np.concatenate([[0], np.cumsum(arrays["histogram_sizes"])])
-    places = {int(i): n for n, i in enumerate(arrays["histograms"])}
+    rows = {int(i): n for n, i in enumerate(arrays["histograms"])}
     moments = {int(i): np.asarray(arrays[f"moments_{i}"], np.float64) for i in arrays.get("moments", ())}
     for i in range(len(arrays["keys"])):
         counts = None
-        if i in places:
-            part = slice(starts[places[i]], starts[places[i] + 1])
+        if i in rows:
+            part = slice(starts[rows[i]], starts[rows[i] + 1])
             counts = np.zeros(BINS, np.int64)
             counts[arrays["bins"][part]] = arrays["counts"][part]
         low, high = map(float, arrays["extremes"][i])

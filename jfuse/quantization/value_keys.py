@@ -13,11 +13,11 @@ from jfuse.ir.walk import all_eqns, producers
 
 def value_keys(program: Program) -> dict[Var, str]:
     """The key of each value: the graph's signature, the places of equations and bodies on the way, and its own."""
-    found: dict[Var, str] = {}
+    keys: dict[Var, str] = {}
     for signature in distinct(program):
         for var, key in _keys(signature.graph, signature.key):
-            found.setdefault(var, key)
-    return found
+            keys.setdefault(var, key)
+    return keys
 
 
 def _keys(graph: Graph, path: str) -> Iterator[tuple[Var, str]]:

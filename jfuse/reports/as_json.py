@@ -57,8 +57,8 @@ def write_report(report: Report, path: str | os.PathLike[str] | None, subject: s
     subject, reference: the file that was made, and the source.
     """
     if path is not None:
-        found = Verification(subject, str(reference), list(report.differences), seconds=dict(report.seconds))
-        write_json(found, path, report)
+        verification = Verification(subject, str(reference), list(report.differences), seconds=dict(report.seconds))
+        write_json(verification, path, report)
 
 
 def write_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:

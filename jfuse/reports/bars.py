@@ -81,26 +81,28 @@ def bar_chart(title: str, groups: Sequence[BarGroup], *, logarithmic: bool = Fal
 
 def _bar(bar: Bar, y: float, scale: Scale, colour: str) -> list[str]:
     length = scale.length(bar.value)
-    found = [f"<rect x='{_LABEL}' y='{y}' width='{length:.1f}' height='{_BAR}' fill='{colour}'/>"]
+    elements = [f"<rect x='{_LABEL}' y='{y}' width='{length:.1f}' height='{_BAR}' fill='{colour}'/>"]
     end = length
     if bar.mark is not None:
         end = max(end, scale.length(bar.mark))
         x = _LABEL + scale.length(bar.mark)
-        found.append(f"<line x1='{x:.1f}' x2='{x:.1f}' y1='{y}' y2='{y + _BAR}' stroke='{colour}' stroke-width='2'/>")
-    found.append(_text(_LABEL + end + 6, y + _BAR / 2 + 4, bar.text, "start"))
-    return found
+        elements.append(
+            f"<line x1='{x:.1f}' x2='{x:.1f}' y1='{y}' y2='{y + _BAR}' stroke='{colour}' stroke-width='2'/>"
+        )
+    elements.append(_text(_LABEL + end + 6, y + _BAR / 2 + 4, bar.text, "start"))
+    return elements
 
 
 def _legend(series: Sequence[str]) -> list[str]:
     if len(series) < 2:
         return []
-    found, x = [], float(_LABEL)
+    elements, x = [], float(_LABEL)
     for number, name in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
-        found.append(f"<rect x='{x:.0f}' y='26' width='10' height='10' fill='{colour}'/>")
-        found.append(_text(x + 14, 35, name, "start"))
+        elements.append(f"<rect x='{x:.0f}' y='26' width='10' height='10' fill='{colour}'/>")
+        elements.append(_text(x + 14, 35, name, "start"))
         x += 30 + 7 * len(name)
-    return found
+    return elements
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,10 @@ def builtins() -> list[Builtin]:
 def tensorflow_ops() -> list[TensorflowOp]:
     """All ops of TensorFlow that a rule spells or that the importer itself reads, in alphabetical order."""
     rules, spells = default_rules().lowers, spelled()
-    found = [TensorflowOp(n, _place(r.function), _about(r), spells.get(n, ())) for n, r in rules.items()]
+    listed = [TensorflowOp(n, _place(r.function), _about(r), spells.get(n, ())) for n, r in rules.items()]
     handled = {n: TensorflowOp(n, _place(h), _about(h), ()) for n, h in HANDLERS.items()} | _NO_HANDLERS
-    found += [op for name, op in handled.items() if name not in rules and name not in _REFUSED]
-    return sorted(found, key=lambda op: op.name)
+    listed += [op for name, op in handled.items() if name not in rules and name not in _REFUSED]
+    return sorted(listed, key=lambda op: op.name)
 
 
 _REFUSED = frozenset({"Variable", "VariableV2"})
@@ -114,12 +114,12 @@ _INTEGER = sorted(name for name, op in builtin_ops().items() if op.integer_body 
 
 def markdown() -> str:
     """Three tables in Markdown: builtins with and without a kernel, then the ops of TensorFlow that are read."""
-    known = builtins()
-    have, lack = [b for b in known if b.kernel], [b for b in known if not b.kernel]
+    rows = builtins()
+    have, lack = [b for b in rows if b.kernel], [b for b in rows if not b.kernel]
     tensorflow = tensorflow_ops()
     return "\n".join(
         [
-            f"TFLite's schema has {len(known)} builtin codes. jfuse computes {len(have)} of them on XLA, reads and "
+            f"TFLite's schema has {len(rows)} builtin codes. jfuse computes {len(have)} of them on XLA, reads and "
             f"writes them. It spells {len(tensorflow)} ops of TensorFlow.",
             "",
             f"Quantized integers are computed on XLA as well by {len(_INTEGER)} of them: {', '.join(_INTEGER)}, and by "
@@ -170,8 +170,8 @@ def about(name: str) -> list[str]:
 
 def is_known(name: str) -> bool:
     """Whether a name is an op's, a builtin's or a composite's."""
-    known = {op.name for op in tensorflow_ops()} | {b.name for b in builtins()} | set(default_rules().fuses)
-    return name in known or name.upper() in known
+    names = {op.name for op in tensorflow_ops()} | {b.name for b in builtins()} | set(default_rules().fuses)
+    return name in names or name.upper() in names
 
 
 def _about_op(op: TensorflowOp) -> Iterator[str]:
@@ -200,8 +200,8 @@ def _about_builtin(builtin: Builtin) -> Iterator[str]:
 
 
 def _about_unknown(name: str) -> list[str]:
-    known = [*(op.name for op in tensorflow_ops()), *BUILTIN_CODES]
-    near = difflib.get_close_matches(name, known, n=3)
+    names = [*(op.name for op in tensorflow_ops()), *BUILTIN_CODES]
+    near = difflib.get_close_matches(name, names, n=3)
     lines = [f"{name} is no op that jfuse reads" + (f"; near are {', '.join(near)}" if near else "")]
     if alternative_to(name):
         lines.append(f"  instead   {alternative_to(name)}")

@@ -17,8 +17,8 @@ _HEIGHT = 640  # pixels
 
 @as_html.register
 def _model(model: Model) -> str:
-    found = model.verification or Verification("", "")
-    return _framed(page(page_data(model.imported_program, model.program, found, model.report)))
+    verification = model.verification or Verification("", "")
+    return _framed(page(page_data(model.imported_program, model.program, verification, model.report)))
 
 
 @as_html.register

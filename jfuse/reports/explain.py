@@ -17,12 +17,12 @@ def explain_lines(report: Report) -> list[str]:
     forms = {form.source: form for form in report.loops}
     for fusion in report.fused:
         lines += [*_of_fusion(fusion), ""]
-    told: set[str] = set()
+    explained: set[str] = set()
     for refusal in report.refused:
         lines += [*_of_refusal(refusal, forms.get(refusal.source)), ""]
-        told.add(refusal.source)
+        explained.add(refusal.source)
     for form in report.loops:
-        if form.source not in told:
+        if form.source not in explained:
             lines += [f"loop at {form.source}", *_of_loop(form), ""]
     lines += [f"assumed: {assumption}" for assumption in report.assumptions]
     lines += [f"kept between calls: {kept}" for kept in report.kept]

@@ -69,11 +69,11 @@ def node_data(verification: Verification, model: Model, pair: str | None = None)
         worst[node] = max(worst.get(node, 0.0), math.inf if math.isnan(size) else size)
     name = f"jfuse: relative error{f' ({pair})' if pair else ''}"
     thresholds = [{"value": value, "bgColor": colour} for value, colour in _COLOURS]
-    found: dict[str, Any] = {}
+    data_by_graph: dict[str, Any] = {}
     for (graph_id, node_id), size in worst.items():
-        data = found.setdefault(graph_id, {"name": name, "results": {}, "thresholds": thresholds})
+        data = data_by_graph.setdefault(graph_id, {"name": name, "results": {}, "thresholds": thresholds})
         data["results"][node_id] = _result(size)
-    return found
+    return data_by_graph
 
 
 def _result(size: float) -> dict[str, Any]:

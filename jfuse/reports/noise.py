@@ -32,9 +32,9 @@ def write_noise_html(report: QuantizeReport, path: str | os.PathLike[str]) -> Pa
     """
     if report.program is None:
         raise JfuseError("this report has no graph to show", remedy="write a result of jfuse.quantize_report")
-    found = Verification(report.subject, report.reference, samples=report.calls)
-    found.notes, found.backend = [*report.unmatched, *report.notes], report.backend
-    return _write(report.reference_program, found, report, path, None)
+    verification = Verification(report.subject, report.reference, samples=report.calls)
+    verification.notes, verification.backend = [*report.unmatched, *report.notes], report.backend
+    return _write(report.reference_program, verification, report, path, None)
 
 
 def write_quantized_html(
@@ -113,9 +113,11 @@ def noise_data(report: QuantizeReport, model: Model) -> dict[str, Any]:
         node = file.node(tensor.signature, tensor.path)
         worst[node] = min(worst.get(node, math.inf), tensor.own_snr_db)
     thresholds = [{"value": value, "bgColor": colour} for value, colour in _COLOURS]
-    found: dict[str, Any] = {}
+    data_by_graph: dict[str, Any] = {}
     for (graph_id, node_id), size in worst.items():
-        data = found.setdefault(graph_id, {"name": "jfuse: SNR alone, dB", "results": {}, "thresholds": thresholds})
+        data = data_by_graph.setdefault(
+            graph_id, {"name": "jfuse: SNR alone, dB", "results": {}, "thresholds": thresholds}
+        )
         colour = {} if math.isfinite(size) else {"bgColor": _COLOURS[-1 if size > 0 else 0][1]}
         data["results"][node_id] = {"value": size if math.isfinite(size) else str(size), **colour}
-    return found
+    return data_by_graph

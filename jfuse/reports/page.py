@@ -46,19 +46,19 @@ def page_data(
 ) -> dict[str, Any]:
     """Everything that the page shows, as JSON has it."""
     sides = [(before, "before"), (after, "after")]
-    found = {name: None if program is None else _Side(program) for program, name in sides}
+    page_sides = {name: None if program is None else _Side(program) for program, name in sides}
     for error in (
         verification.equations if verification.first is None else (*verification.equations, verification.first)
     ):
-        for side in (found["after"], found["before"]):
+        for side in (page_sides["after"], page_sides["before"]):
             if side is not None and side.take(error):
                 break
-    told = to_json(verification)
-    del told["equations"]
+    content = to_json(verification)
+    del content["equations"]
     return {
-        "verification": told,
+        "verification": content,
         "conversion": None if report is None else conversion(report),
-        "sides": {name: None if side is None else side.data() for name, side in found.items()},
+        "sides": {name: None if side is None else side.data() for name, side in page_sides.items()},
     }
 
 
@@ -98,8 +98,8 @@ class _Side:
         row = None if graph is None else self._row_of[graph].get(error.path)
         if graph is None or row is None or not self._is(self._rows[graph].rows[row], error):
             return False
-        known = self._errors[graph].get((row, error.pair))
-        if known is None or not _relative(error) <= _relative(known):
+        earlier = self._errors[graph].get((row, error.pair))
+        if earlier is None or not _relative(error) <= _relative(earlier):
             self._errors[graph][row, error.pair] = error
         return True
 
@@ -165,11 +165,11 @@ def _relative(error: EquationError) -> float:
 
 def _notes(error: EquationError) -> list[str]:
     """Notes on an error: loop step, call, state, operands."""
-    told = [f"step {', '.join(map(str, error.steps))} of the loop"] if error.steps else []
-    told += [f"call {error.call + 1} in a row"] if error.call else []
-    told += [f"the state {error.state!r} lost its value between calls"] if error.state else []
-    told += [f"or an equation before it, from {error.first} on"] if error.first else []
-    return [*told, *error.operands]
+    notes = [f"step {', '.join(map(str, error.steps))} of the loop"] if error.steps else []
+    notes += [f"call {error.call + 1} in a row"] if error.call else []
+    notes += [f"the state {error.state!r} lost its value between calls"] if error.state else []
+    notes += [f"or an equation before it, from {error.first} on"] if error.first else []
+    return [*notes, *error.operands]
 
 
 def _part(name: str) -> str:

@@ -29,18 +29,18 @@ def repeats(keys: Sequence[Hashable], start: int, stop: int) -> list[Repeat]:
 
     keys: equal for operations that do the same in two steps.
     """
-    found: list[Repeat] = []
+    groups: list[Repeat] = []
     at = start
     while at < stop:
         candidates = (_at(keys, at, stop, period) for period in range(2, _LONGEST + 1))
         worth = [r for r in candidates if _is_worth(r, keys)]
         best = max(worth, key=lambda r: (r.stop, -r.period), default=None)
         if best is not None:
-            found.append(best)
+            groups.append(best)
             at = best.stop
         else:
             at += 1
-    return found
+    return groups
 
 
 def _is_worth(repeat: Repeat, keys: Sequence[Hashable]) -> bool:

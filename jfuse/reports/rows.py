@@ -197,12 +197,12 @@ def _operand_names(eqn: Eqn) -> Iterator[str]:
 def _options(eqn: Eqn) -> list[dict[str, Any]]:
     """Each parameter with its text, and whether it is the op's default."""
     defaults = eqn.op.defaults
-    found = []
+    texts = []
     for name in [*(k for k in defaults if k in eqn.params), *sorted(eqn.params.keys() - defaults.keys())]:
         text = format_value(eqn.params[name])
         usual = defaults.get(name, ...) is not ... and format_value(defaults[name]) == text
-        found.append({"name": name, "value": _cut(text), "default": usual})
-    return found
+        texts.append({"name": name, "value": _cut(text), "default": usual})
+    return texts
 
 
 def _cut(text: str) -> str:

@@ -34,25 +34,25 @@ def runs(scopes: Sequence[Scope], outside: Scope = ()) -> list[ScopeRun]:
     together with it (`encoder/block1`). outside: a scope around them all, which is not told again.
     """
     common = _common(scopes, 0, len(scopes), 0)
-    known = len(outside) if all(scope[: len(outside)] == outside for scope in scopes) else 0
-    return _split(scopes, 0, len(scopes), max(common, known), _DEEPEST)
+    shared = len(outside) if all(scope[: len(outside)] == outside for scope in scopes) else 0
+    return _split(scopes, 0, len(scopes), max(common, shared), _DEEPEST)
 
 
 def _split(scopes: Sequence[Scope], start: int, stop: int, level: int, deepest: int) -> list[ScopeRun]:
-    found: list[ScopeRun] = []
+    blocks: list[ScopeRun] = []
     while start < stop:
         here = _part(scopes[start], level)
         end = start + 1
         while end < stop and _part(scopes[end], level) == here:
             end += 1
         if here is None or end - start == 1 or not deepest:
-            _append_plain(found, start, end)
+            _append_plain(blocks, start, end)
         else:
             below = _common(scopes, start, end, level)
             name = "/".join(scopes[start][level:below])
-            found.append(ScopeRun(start, end, name, _split(scopes, start, end, below, deepest - 1)))
+            blocks.append(ScopeRun(start, end, name, _split(scopes, start, end, below, deepest - 1)))
         start = end
-    return found
+    return blocks
 
 
 def _append_plain(found: list[ScopeRun], start: int, stop: int) -> None:

@@ -21,8 +21,8 @@ def fusions(report: Report) -> Rows:
 
 def _remedies(report: Report) -> Iterator[str]:
     """Yield the remedy at the first refusal of each condition, "" at others."""
-    told: set[str] = set()
+    explained: set[str] = set()
     for refusal in report.refused:
         remedy = remedy_of(refusal.condition)
-        yield f"try: {remedy}" if remedy and refusal.condition not in told else ""
-        told.add(refusal.condition)
+        yield f"try: {remedy}" if remedy and refusal.condition not in explained else ""
+        explained.add(refusal.condition)

@@ -77,8 +77,8 @@ class TargetCheck:
         for o in self.operators:
             version = "" if o.version is None else f" v{o.version}"
             reason = f": {o.reason}" if o.reason else ""
-            place = f" (first {o.first})" if o.reason and o.first else ""
-            yield f"  {o.where:<10} {o.count:>4} x {o.builtin}{version} {o.types}{reason}{place}"
+            first = f" (first {o.first})" if o.reason and o.first else ""
+            yield f"  {o.where:<10} {o.count:>4} x {o.builtin}{version} {o.types}{reason}{first}"
         yield from (
             f"  open size: {text}; convert the source with it fixed (--batch, --shape)" for text in self.open_inputs
         )
@@ -153,24 +153,26 @@ def _checked(program: Program, data: bytes, target: Target) -> TargetCheck:
 def _compiled(checked: TargetCheck, data: bytes) -> TargetCheck:
     """The check with the compiler's report."""
     try:
-        found = placed(data, checked.target)
+        placement = placed(data, checked.target)
     except KernelFailed as error:
         return replace(checked, compiler=f"{error.message} ({error.found or error.expected}): nothing is known")
     except VerifyFailed as error:
         return replace(checked, compiler=f"{error.message}: {error.found}", compiler_refuses=True)
-    left = f": {', '.join(found.cpu[:_NAMED])}{' …' if len(found.cpu) > _NAMED else ''}" if found.cpu else ""
-    return replace(checked, compiler=f"{found.npu} operators on the NPU, {len(found.cpu)} on the CPU{left}")
+    left = (
+        f": {', '.join(placement.cpu[:_NAMED])}{' …' if len(placement.cpu) > _NAMED else ''}" if placement.cpu else ""
+    )
+    return replace(checked, compiler=f"{placement.npu} operators on the NPU, {len(placement.cpu)} on the CPU{left}")
 
 
 def _operators(program: Program, data: bytes, target: Target) -> Iterator[OperatorCheck]:
     """A row for each builtin, types and verdict, in the order of the file; then those that only the file has."""
-    found: dict[tuple[str, int | None, str, str, str], list[Eqn]] = {}
+    groups: dict[tuple[str, int | None, str, str, str], list[Eqn]] = {}
     eqns: Sequence[Eqn] = [e for graph in program.entries() for e in all_eqns(graph)]
     for eqn in eqns:
         where, reason = _verdict(eqn, target)
         version = own_version(eqn) if eqn.version is None else eqn.version
-        found.setdefault((str(eqn.op.builtin), version, _types(eqn), where, reason), []).append(eqn)
-    for (builtin, version, types, where, reason), alike in found.items():
+        groups.setdefault((str(eqn.op.builtin), version, _types(eqn), where, reason), []).append(eqn)
+    for (builtin, version, types, where, reason), alike in groups.items():
         first = next((v.name for v in alike[0].outputs if v.name and not v.name.startswith(";")), "")
         yield OperatorCheck(builtin, len(alike), version, types, where, reason, first)
     named = {str(eqn.op.builtin) for eqn in eqns}

@@ -84,9 +84,9 @@ class Failures:
     def _shows(self, saved: Path, like: Unexplained) -> bool:
         """Whether the saved calls still show the unexplained difference of a quantized file."""
         options = self.matched.options
-        given = replace(options, sampling=replace(options.sampling, inputs=saved))
+        with_saved = replace(options, sampling=replace(options.sampling, inputs=saved))
         try:
-            QuantizedVerdict(MatchedSides(self.matched.sides, given)).run()
+            QuantizedVerdict(MatchedSides(self.matched.sides, with_saved)).run()
         except Unexplained as found:
             return found.output == like.output
         return False
@@ -212,9 +212,9 @@ def _failed(key: str, wrong: WrongOutput, result: Verification, states: str) -> 
     against = "max|a-b| / max|b|"
     if wrong.scale is not None:
         with np.errstate(invalid="ignore"):
-            place = np.unravel_index(np.argmax(np.abs(wrong.found - wrong.wanted) / wrong.scale), wrong.wanted.shape)
-        at = ", ".join(map(str, place))
-        units = f"at [{at}]: {wrong.found[place]:.6g}, not {wrong.wanted[place]:.6g}; {units}"
+            index = np.unravel_index(np.argmax(np.abs(wrong.found - wrong.wanted) / wrong.scale), wrong.wanted.shape)
+        at = ", ".join(map(str, index))
+        units = f"at [{at}]: {wrong.found[index]:.6g}, not {wrong.wanted[index]:.6g}; {units}"
         against = "|a-b| / scale of each element"
     return VerifyFailed(
         f"output {wrong.output!r} of signature {key!r} differs ({wrong.pair})",

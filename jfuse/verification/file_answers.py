@@ -104,10 +104,10 @@ def interpreters(program: Program, device: Device | None = None) -> Mapping[str,
     if not litert_takes(program):
         return {"tflite-micro": partial(_in_micro, program=program)} if has_micro() else {}
     needs_delegate = not _codes(program).isdisjoint(XNNPACK_OPS)
-    found = {name: start for name, start in _IN_LITERT.items() if start is in_litert or not needs_delegate}
+    starts = {name: start for name, start in _IN_LITERT.items() if start is in_litert or not needs_delegate}
     if device is not None:
-        found[f"LiteRT on {asked(device).name}"] = partial(_in_litert, delegates=True, device=device)
-    return found
+        starts[f"LiteRT on {asked(device).name}"] = partial(_in_litert, delegates=True, device=device)
+    return starts
 
 
 def unknown_operators(program: Program) -> frozenset[str]:
@@ -122,14 +122,14 @@ def _codes(program: Program) -> frozenset[str]:
 
 def answers(calls: Calls, items: Iterable[Item]) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
     """The outputs of each call, with its signature."""
-    found: Mapping[str, np.ndarray] = {}
+    outputs: Mapping[str, np.ndarray] = {}
     for item in items:
         if not item.goes_on:
             calls.reset()
-            found = {}
+            outputs = {}
         for call in item.calls:
-            found = calls.run(call.after(found), call.key)
-            yield call.key, found
+            outputs = calls.run(call.after(outputs), call.key)
+            yield call.key, outputs
 
 
 def file_answers(lite: Streaming, calls: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Mapping[str, np.ndarray]]:

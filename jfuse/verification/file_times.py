@@ -76,14 +76,14 @@ def in_turns(
 
     A turn that is run for the first time here is counted: `litert_turn` has made its first calls already.
     """
-    found: dict[str, list[list[float]]] = {name: [] for name in turns}
+    seconds_by_name: dict[str, list[list[float]]] = {name: [] for name in turns}
     end = time.perf_counter() + seconds * len(turns)
     rounds = 0
     while time.perf_counter() < end or rounds < least:
         for name, turn in turns.items():
-            found[name].append(turn())
+            seconds_by_name[name].append(turn())
         rounds += 1
-    return found
+    return seconds_by_name
 
 
 def litert_turn(
@@ -102,8 +102,8 @@ def litert_turn(
     file = LoadedFile(data, threads=threads, limits=limits, device=device)
 
     def turn() -> list[float]:
-        found = [file.ask("timed", key, inputs, _CALLS)[1:] for key, inputs in calls]
-        return [sum(each) for each in zip(*found, strict=True)]
+        times = [file.ask("timed", key, inputs, _CALLS)[1:] for key, inputs in calls]
+        return [sum(each) for each in zip(*times, strict=True)]
 
     turn()  # the first calls prepare, and are not counted
     return turn
@@ -112,5 +112,5 @@ def litert_turn(
 def drawn_inputs(program: Program, number: int = 0) -> dict[str, np.ndarray]:
     """Random inputs of one signature by name, at the first choice of its open sizes."""
     signature = program.signatures[number]
-    (found,) = draws(signature, size_choices(signature.graph)[0], seed=number, count=1)
-    return found
+    (inputs,) = draws(signature, size_choices(signature.graph)[0], seed=number, count=1)
+    return inputs

@@ -34,13 +34,13 @@ class JoinedPart:
 
 def joined_parts(program: Program) -> Mapping[tuple[str, str], Sequence[JoinedPart]]:
     """The parts of each output that has some, by the key of its signature and its name."""
-    found = {}
+    parts_by_output = {}
     for signature in program.signatures:
         made_by = producers(signature.graph)
         for name, atom in zip(signature.output_names, signature.graph.outputs, strict=False):
             if parts := _parts(atom, made_by):
-                found[signature.key, name] = parts
-    return found
+                parts_by_output[signature.key, name] = parts
+    return parts_by_output
 
 
 def _parts(atom: Atom, made_by: Mapping[Var, Eqn]) -> Sequence[JoinedPart]:
@@ -92,6 +92,6 @@ def _axis_behind(eqn: Eqn, x: Atom, axis: int) -> int | None:
 
 def _are_as_many(some: Sequence[Dim], others: Sequence[Dim]) -> bool:
     """Whether axes hold as many elements, as far as equal open sizes show."""
-    known = [prod(d for d in dims if isinstance(d, int)) for dims in (some, others)]
+    closed_sizes = [prod(d for d in dims if isinstance(d, int)) for dims in (some, others)]
     is_open = [sorted(str(d) for d in dims if not isinstance(d, int)) for dims in (some, others)]
-    return known[0] == known[1] and is_open[0] == is_open[1]
+    return closed_sizes[0] == closed_sizes[1] and is_open[0] == is_open[1]

@@ -53,10 +53,10 @@ class MatchedSides:
     def __post_init__(self) -> None:
         stated = self.options.tolerance
         if isinstance(stated, Mapping):
-            found = self.signatures.values()
+            signatures = self.signatures.values()
             known = [
-                *(n for s in found for n in s.output_names),
-                *(f"{STATE}{i.name}" for s in found for i in s.states),
+                *(n for s in signatures for n in s.output_names),
+                *(f"{STATE}{i.name}" for s in signatures for i in s.states),
             ]
             if unknown := [name for name in stated if name not in known]:
                 expected = f"one of {list(dict.fromkeys(known))}"
@@ -123,8 +123,8 @@ class MatchedSides:
         program = self.sides.subjects[0].program
         if program is None or program.facts.description is None:
             return ()
-        found = sorted({s.name for s in program.states() if _DEFAULT_NAME.fullmatch(s.name)})
-        return tuple(found) if len(found) > 1 else ()
+        names = sorted({s.name for s in program.states() if _DEFAULT_NAME.fullmatch(s.name)})
+        return tuple(names) if len(names) > 1 else ()
 
     @cached_property
     def stubbed(self) -> tuple[str, ...]:
@@ -260,8 +260,8 @@ class MatchedSides:
                 yield step
                 continue
             types = self.sides.subjects[0].signatures[step.key].inputs
-            given = {n: a for n, a in step.inputs.items() if n not in {s.name for s in exposed}}
-            yield replace(step, inputs={**given, **initial_values(exposed, types, given)})
+            own_inputs = {n: a for n, a in step.inputs.items() if n not in {s.name for s in exposed}}
+            yield replace(step, inputs={**own_inputs, **initial_values(exposed, types, own_inputs)})
 
     def looked_into(self, key: str) -> ComparedModel | None:
         """The model behind the reference, where a signature has the same names there."""
@@ -287,8 +287,8 @@ class MatchedSides:
             if subject.program is not None:
                 own = output if subject is self.sides.subjects[0] else self.matches[key].outputs.get(output, output)
                 rounds = self.sides.source is not self.sides.model
-                found = tolerance_of(subject.program, at, own, rounds=rounds)
-                return beside_narrow(found, self.rounding_of_source(key, output))
+                tolerance = tolerance_of(subject.program, at, own, rounds=rounds)
+                return beside_narrow(tolerance, self.rounding_of_source(key, output))
         return Tolerance(1e-5, "f32 sums in another order")
 
 

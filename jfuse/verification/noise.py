@@ -99,26 +99,26 @@ def noise_of(
     runtimes = interpreters(lite.program, device)
     if not runtimes:
         return []
-    given = "random" if data is None or is_earlier(data) else data
-    items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
+    source = "random" if data is None or is_earlier(data) else data
+    items = list(islice(calibration_items(unquantized.program, source), _ITEMS))
     try:
-        found = _noise_in(runtimes, lite, unquantized, items)
+        noise = _noise_in(runtimes, lite, unquantized, items)
     except VerifyFailed:
-        taken = _taken_in_floats(unquantized, items) if given == "random" else []
+        taken = _taken_in_floats(unquantized, items) if source == "random" else []
         if not taken or len(taken) == len(items):
             raise
-        found = _noise_in(runtimes, lite, unquantized, taken)
-    _check(found)
+        noise = _noise_in(runtimes, lite, unquantized, taken)
+    _check(noise)
     if litert_takes(lite.program):
         need_same_at_sizes(lite, unquantized, runtimes)
-    return found
+    return noise
 
 
 def _noise_in(
     runtimes: Mapping[str, Start], lite: Streaming, unquantized: Streaming, items: Sequence[Item]
 ) -> list[Noise]:
-    wanted = list(answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
-    return [n for where, start in runtimes.items() for n in noise_in(lite, where, start, items, wanted)]
+    expected = list(answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
+    return [n for where, start in runtimes.items() for n in noise_in(lite, where, start, items, expected)]
 
 
 def _taken_in_floats(unquantized: Streaming, items: Sequence[Item]) -> list[Item]:

@@ -17,11 +17,11 @@ EDGES: tuple[Edges, ...] = get_args(Edges)
 
 def _each(sizes: Any) -> Sequence[Mapping[str, int]]:
     """The choices of sizes; raises JfuseError if there are none."""
-    found = [] if sizes is None else [sizes] if isinstance(sizes, Mapping) else sizes
-    known = isinstance(found, Sequence) and all(isinstance(one, Mapping) for one in found)
-    if not known or (sizes is not None and not len(found)):  # no choice at all would compare nothing
+    choices = [] if sizes is None else [sizes] if isinstance(sizes, Mapping) else sizes
+    are_mappings = isinstance(choices, Sequence) and all(isinstance(one, Mapping) for one in choices)
+    if not are_mappings or (sizes is not None and not len(choices)):  # no choice at all would compare nothing
         raise JfuseError("sizes= takes sizes by name", expected="{'B': 4}, or several of these", found=shown(sizes))
-    return found
+    return choices
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class VerifyOptions:
     tolerance: float | Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        given = self.tolerance
-        if given is not None:
-            for name, value in given.items() if isinstance(given, Mapping) else [("", given)]:
+        tolerance = self.tolerance
+        if tolerance is not None:
+            for name, value in tolerance.items() if isinstance(tolerance, Mapping) else [("", tolerance)]:
                 real(f"tolerance= for {name}" if name else "tolerance=", value)

@@ -100,8 +100,8 @@ class CallPlan:
         """
         numbers = range((first + part.start) * (long or 1), (first + part.stop) * (long or 1))
         drawn = draws_apart(signature, sizes, self.sampling.seed + 1 + case, numbers)
-        kept = [self._kept(signature, one, i) for i, one in zip(numbers, drawn, strict=True)]
-        stacked = {name: np.stack([one[name] for one in kept]) for name in kept[0]}
+        redrawn = [self._kept(signature, one, i) for i, one in zip(numbers, drawn, strict=True)]
+        stacked = {name: np.stack([one[name] for one in redrawn]) for name in redrawn[0]}
         return stacked if long is None else {n: a.reshape(-1, long, *a.shape[1:]) for n, a in stacked.items()}
 
     def _random(self) -> Iterator[CallInputs]:
@@ -155,24 +155,24 @@ class CallPlan:
         if self.sampling.sizes is None:
             return size_choices(signature.graph, fixed)
         names = open_sizes(input_types(signature.graph))
-        wanted = [self.sampling.sizes] if isinstance(self.sampling.sizes, Mapping) else list(self.sampling.sizes)
-        unknown = sorted({name for sizes in wanted for name in sizes}.difference(*map(open_sizes, self._all_types())))
+        choices = [self.sampling.sizes] if isinstance(self.sampling.sizes, Mapping) else list(self.sampling.sizes)
+        unknown = sorted({name for sizes in choices for name in sizes}.difference(*map(open_sizes, self._all_types())))
         if unknown:
             raise JfuseError(
                 f"no open size is called {unknown[0]!r}",
                 expected=", ".join(f"{n}: {t}" for n, t in self.interfaces[signature.key].inputs.items()),
             )
-        for name, n in ((n, sizes[n]) for sizes in wanted for n in sizes if n in fixed and sizes[n] != fixed[n]):
+        for name, n in ((n, sizes[n]) for sizes in choices for n in sizes if n in fixed and sizes[n] != fixed[n]):
             raise JfuseError(f"the size {name} cannot be {n}", expected=f"{fixed[name]}, which the other side takes")
-        given = [{name: n for name, n in sizes.items() if name in names} | dict(fixed) for sizes in wanted]
-        if all(0 in sizes.values() for sizes in given):
+        named_choices = [{name: n for name, n in sizes.items() if name in names} | dict(fixed) for sizes in choices]
+        if all(0 in sizes.values() for sizes in named_choices):
             raise JfuseError(
                 "sizes of 0 compare nothing",
                 expected="1 or more of each size, in one choice at least",
-                found=", ".join(f"{name}={n}" for sizes in given for name, n in sizes.items()),
+                found=", ".join(f"{name}={n}" for sizes in named_choices for name, n in sizes.items()),
                 remedy="empty=True (--empty), which adds a batch of no rows",
             )
-        return [size_choices(signature.graph, sizes)[0] for sizes in given]
+        return [size_choices(signature.graph, sizes)[0] for sizes in named_choices]
 
     def _all_types(self) -> Iterator[list[TensorType]]:
         return (input_types(s.graph) for s in self.signatures)

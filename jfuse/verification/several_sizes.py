@@ -40,8 +40,8 @@ def _need_same(lite: Streaming, calls: Sequence[Arrays], key: str, where: str, s
     in_row = InFile(lite, start)
     first, *later = [in_row.run(call, key) for call in (*calls, calls[0])]
     alone = [*(InFile(lite, start).run(call, key) for call in calls[1:]), first]
-    for answers, wanted in zip(later, alone, strict=True):
-        for name, array in wanted.items():
+    for answers, expected in zip(later, alone, strict=True):
+        for name, array in expected.items():
             _need_near(answers[name], array, f"output {name!r} of {key!r}", where)
 
 

@@ -37,5 +37,5 @@ class Sides:
         data = lite.to_bytes()
         reads_back(lite.program, data)
         subjects: tuple[Subject, ...] = (OnXla(lite), InLiteRt(data, lite.program))
-        wanted: Subject = source_of(reference) or OnXla(reference)
-        return cls(subjects, wanted, model=lite, data=data, source=reference)
+        reference_subject: Subject = source_of(reference) or OnXla(reference)
+        return cls(subjects, reference_subject, model=lite, data=data, source=reference)

@@ -42,8 +42,8 @@ def variable_keys(bundle: TensorBundle, objects: Any) -> dict[int, str]:
         keys.update((here, a.checkpoint_key) for a in there.attributes if a.name == _VALUE)
         children = {c.local_name: c.node_id for c in there.children}
         for child in objects.nodes[here].children:
-            known = children.get(child.local_name)
-            if known is not None and child.node_id not in pairs:
-                pairs[child.node_id] = known
+            earlier = children.get(child.local_name)
+            if earlier is not None and child.node_id not in pairs:
+                pairs[child.node_id] = earlier
                 waiting.append(child.node_id)
     return keys

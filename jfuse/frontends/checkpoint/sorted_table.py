@@ -68,8 +68,8 @@ def _block(data: bytes, handle: tuple[int, int], source: str) -> bytes:
         raise _damaged(source, "a block stands behind its end")
     if data[end]:
         raise _damaged(source, "a block is compressed, as TensorFlow writes none")
-    found = masked_crc32c(np.frombuffer(data, np.uint8, size + 1, offset))
-    if found != int.from_bytes(data[end + 1 : end + _TRAILER], "little"):
+    checksum = masked_crc32c(np.frombuffer(data, np.uint8, size + 1, offset))
+    if checksum != int.from_bytes(data[end + 1 : end + _TRAILER], "little"):
         raise _damaged(source, "the checksum of a block is wrong")
     return data[offset:end]
 

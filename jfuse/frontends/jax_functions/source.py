@@ -73,8 +73,8 @@ class JaxSignature:
     def values(self, *flat: Any) -> dict[str, tuple[np.ndarray, ...]]:
         """The results of each equation of the jaxpr, by its name, for arrays in the order of `inputs`."""
         closed = jax.jit(self.read or self.call, keep_unused=True).trace(*flat).jaxpr
-        found = jax.jit(lambda *arrays: values_of_nodes(closed, arrays))(*flat)
-        return {name: tuple(map(np.asarray, results)) for name, results in found.items()}
+        arrays_by_node = jax.jit(lambda *arrays: values_of_nodes(closed, arrays))(*flat)
+        return {name: tuple(map(np.asarray, results)) for name, results in arrays_by_node.items()}
 
 
 def named_results(results: Any) -> dict[str, Any]:
@@ -99,16 +99,16 @@ def jax_signature(
         names = [path_name(path) for path, _ in leaves]
     else:
         arguments, named = tuple(specs) if isinstance(specs, Sequence) else (specs,), {}
-        known = _parameters(named_after or function, len(arguments), skipped=int(named_after is not None))
+        parameters = _parameters(named_after or function, len(arguments), skipped=int(named_after is not None))
         leaves = jax.tree_util.tree_flatten_with_path(arguments)[0]
-        names = ["_".join(filter(None, (known[path[0].idx], path_name(path[1:])))) for path, _ in leaves]
+        names = ["_".join(filter(None, (parameters[path[0].idx], path_name(path[1:])))) for path, _ in leaves]
     structure = jax.tree_util.tree_structure((arguments, named))
     if len(set(names)) != len(names):
         raise ImportFailed("two inputs of the function have one name", found=names)
     inputs = {n: _type(n, leaf) for n, (_, leaf) in zip(names, leaves, strict=True)}
-    given = {n: tuple(getattr(leaf, "shape", ())) for n, (_, leaf) in zip(names, leaves, strict=True)}
+    leaf_shapes = {n: tuple(getattr(leaf, "shape", ())) for n, (_, leaf) in zip(names, leaves, strict=True)}
     name = _name_of(named_after or function)
-    return JaxSignature(key, function, inputs, structure, shapes=_of_one_scope(given), name=name)
+    return JaxSignature(key, function, inputs, structure, shapes=_of_one_scope(leaf_shapes), name=name)
 
 
 def _of_one_scope(shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
@@ -144,8 +144,8 @@ def jaxpr_signature(key: str, closed: ClosedJaxpr) -> JaxSignature:
     Results are output_0 and so on.
     """
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in closed.in_avals]
-    told = getattr(closed.jaxpr.debug_info, "arg_names", None) or ()
-    names = [name if name and name.isidentifier() else f"args_{i}" for i, name in enumerate(told)]
+    argument_names = getattr(closed.jaxpr.debug_info, "arg_names", None) or ()
+    names = [name if name and name.isidentifier() else f"args_{i}" for i, name in enumerate(argument_names)]
     if len(set(names)) != len(specs):
         names = [f"args_{i}" for i in range(len(specs))]
     inputs = {name: _type(name, spec) for name, spec in zip(names, specs, strict=True)}
@@ -191,15 +191,15 @@ def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
     if not isinstance(source, Mapping):
         specs = {DEFAULT_KEY: source.input_signature if specs is None else specs}
     elif not isinstance(specs, Mapping) or set(specs) != set(source):
-        known = list(specs) if isinstance(specs, Mapping) else specs
-        raise ImportFailed("specs= needs an entry for each function", expected=list(source), found=known)
+        known_keys = list(specs) if isinstance(specs, Mapping) else specs
+        raise ImportFailed("specs= needs an entry for each function", expected=list(source), found=known_keys)
     return _of_functions(chosen, specs, selection)
 
 
 def _of_functions(functions: Mapping[str, Any], specs: Mapping[str, Any], selection: Selection) -> list[JaxSignature]:
     """A signature for each function, which share the arrays that any of them writes."""
     holders = {key: with_arrays(f, selection.params, selection.mutable) for key, f in functions.items()}
-    found: list[JaxSignature] = []
+    signatures: list[JaxSignature] = []
     names: dict[Hashable, str] = {}
     written: dict[str, list[bool]] = {}
     for key, function in functions.items():
@@ -207,15 +207,15 @@ def _of_functions(functions: Mapping[str, Any], specs: Mapping[str, Any], select
         if holder is None:
             applied = linen_apply(function)
             plain = applied if selection.params is None else partial(applied, selection.params)
-            found.append(jax_signature(key, plain, specs[key]))
+            signatures.append(jax_signature(key, plain, specs[key]))
             continue
         signature = jax_signature(key, holder.call, specs[key], holder.named_after)
         arguments, named = jax.tree_util.tree_unflatten(signature.structure, _arrays(signature))
         with _tracing(signature):
             written[key] = holder.written(arguments, named) if holder.arrays else []
         names.update({i: n for i, n, w in zip(holder.identities, holder.names, written[key], strict=True) if w})
-        found.append(signature)
-    return [_keeping(s, holders[s.key], names, written.get(s.key, [])) for s in found]
+        signatures.append(signature)
+    return [_keeping(s, holders[s.key], names, written.get(s.key, [])) for s in signatures]
 
 
 def _keeping(
@@ -224,14 +224,14 @@ def _keeping(
     """The signature with those arrays as states that have a name, as some function writes them."""
     if holder is None:
         return signature
-    places = [i for i, identity in enumerate(holder.identities) if identity in names]
-    if not places:
+    indices = [i for i, identity in enumerate(holder.identities) if identity in names]
+    if not indices:
         return replace(signature, function=lambda *args, **named: holder.call(holder.arrays, *args, **named)[0])
     states = tuple(
-        KeptValue(names[holder.identities[i]], np.asarray(as_array(holder.arrays[i])), written[i]) for i in places
+        KeptValue(names[holder.identities[i]], np.asarray(as_array(holder.arrays[i])), written[i]) for i in indices
     )
     types = {s.input: _type(s.name, s.initial) for s in states}
-    return replace(signature, function=holder.keeping(places), inputs={**signature.inputs, **types}, states=states)
+    return replace(signature, function=holder.keeping(indices), inputs={**signature.inputs, **types}, states=states)
 
 
 def import_functions(
@@ -244,10 +244,10 @@ def import_functions(
     """
     nans = NanWeights(_names_in_memory(params))
     with notes_kept() as notes:
-        found = tuple(_import_one(s, rules, nans) for s in signatures)
+        imported = tuple(_import_one(s, rules, nans) for s in signatures)
     functions = {s.key: s for s in signatures}
     return ImportedFunctions(
-        Program(found), functions, (*notes, *nans.notes()), explicit_states(s.states for s in signatures)
+        Program(imported), functions, (*notes, *nans.notes()), explicit_states(s.states for s in signatures)
     )
 
 
@@ -333,8 +333,8 @@ def _dim(name: str, axis: int, size: Any) -> Dim:
             raise ValueError
         return symbol(f"{name}_{axis}" if size is None else str(size))
     except ValueError as error:
-        wanted = "a number, None, or a symbol of jax.export.symbolic_shape"
-        raise ImportFailed(f"the input {name!r} has no such size", expected=wanted, found=shown(size)) from error
+        expected = "a number, None, or a symbol of jax.export.symbolic_shape"
+        raise ImportFailed(f"the input {name!r} has no such size", expected=expected, found=shown(size)) from error
 
 
 def _parameters(function: Callable[..., Any], count: int, skipped: int = 0) -> list[str]:

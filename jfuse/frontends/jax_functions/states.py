@@ -62,10 +62,10 @@ class FunctionWithArrays:
 
         def function(kept: Sequence[Any], *arguments: Any, **named: Any) -> tuple[Any, list[Any]]:
             arrays = list(self.arrays)
-            for place, array in zip(states, kept, strict=True):
-                arrays[place] = array
+            for index, array in zip(states, kept, strict=True):
+                arrays[index] = array
             results, after = self.call(arrays, *arguments, **named)
-            return results, [after[place] for place in states]
+            return results, [after[index] for index in states]
 
         return function
 
@@ -117,10 +117,12 @@ def _of_params(function: Any, params: Any, mutable: Any) -> FunctionWithArrays:
     if mutable is True:
         changing = params
     else:
-        known = list(params) if isinstance(params, Mapping) else []
-        missing = [name for name in mutable if name not in known]
+        known_keys = list(params) if isinstance(params, Mapping) else []
+        missing = [name for name in mutable if name not in known_keys]
         if missing:
-            expected = f"keys of params=: {', '.join(map(str, known))}" if known else "keys of a mapping params="
+            expected = (
+                f"keys of params=: {', '.join(map(str, known_keys))}" if known_keys else "keys of a mapping params="
+            )
             raise ImportFailed("mutable= names what params= lacks", expected=expected, found=", ".join(missing))
         changing = {name: params[name] for name in mutable}
     paths, tree = jax.tree_util.tree_flatten_with_path(changing)
@@ -155,24 +157,24 @@ def _of_nnx(function: Any, module: Any, mutable: Any) -> FunctionWithArrays:
     variables = nnx.to_flat_state(nnx.state(module))
     chosen = [(path, v) for path, v in variables if _goes_on(v, mutable, nnx.Param)]
     if mutable and mutable is not True and not chosen:
-        known = sorted({type(v).__name__ for _, v in variables})
+        type_names = sorted({type(v).__name__ for _, v in variables})
         raise ImportFailed(
-            "mutable= names no variable of the module", expected=f"of {', '.join(known)}", found=", ".join(mutable)
+            "mutable= names no variable of the module", expected=f"of {', '.join(type_names)}", found=", ".join(mutable)
         )
-    places = [path for path, _ in chosen]
+    paths = [path for path, _ in chosen]
     method = type(module).__call__ if function is module else function.__func__
 
     def call(arrays: Sequence[Any], *arguments: Any, **named: Any) -> tuple[Any, Sequence[Any]]:
         copy = nnx.clone(module)  # written in the trace that made it
         held = dict(nnx.to_flat_state(nnx.state(copy)))
-        nnx.update(copy, nnx.from_flat_state({p: held[p].replace(a) for p, a in zip(places, arrays, strict=True)}))
+        nnx.update(copy, nnx.from_flat_state({p: held[p].replace(a) for p, a in zip(paths, arrays, strict=True)}))
         results = method(copy, *arguments, **named)
         after = dict(nnx.to_flat_state(nnx.state(copy)))
-        return results, [after[path][...] for path in places]
+        return results, [after[path][...] for path in paths]
 
     own = {path: id(v) for path, v in _own_variables(nnx, module)}
-    names = tuple("_".join(map(str, path)) for path in places)
-    identities = tuple(own.get(path, name) for path, name in zip(places, names, strict=True))
+    names = tuple("_".join(map(str, path)) for path in paths)
+    identities = tuple(own.get(path, name) for path, name in zip(paths, names, strict=True))
     return FunctionWithArrays(call, method, tuple(v[...] for _, v in chosen), _apart(names), identities)
 
 

@@ -25,18 +25,18 @@ def _scan(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     if not any(isinstance(v, Var) for v in operands):
         return _computed(eqn, operands)
     operands = [*operands[:consts], *map(words, operands[consts:])]
-    known = {i: v for i, v in enumerate(operands[:consts]) if not isinstance(v, Var)}
-    given = [v for i, v in enumerate(operands) if i not in known]
+    constants = {i: v for i, v in enumerate(operands[:consts]) if not isinstance(v, Var)}
+    operands_left = [v for i, v in enumerate(operands) if i not in constants]
     steps = [
         type_of(v) if i < consts + carries else TensorType(type_of(v).shape[1:], type_of(v).dtype)
         for i, v in enumerate(operands)
-        if i not in known
+        if i not in constants
     ]
-    graph = walker.traced(closed_jaxpr(params["jaxpr"]), steps, known)
-    count = consts - len(known)
-    rows = given[count + carries :]
+    graph = walker.traced(closed_jaxpr(params["jaxpr"]), steps, constants)
+    count = consts - len(constants)
+    rows = operands_left[count + carries :]
     length = rows[0].shape[0] if rows else params["length"]  # jax's (N - 2) // 2 + 1 is written N // 2 here
-    return scan(given, (graph,), consts=count, carries=carries, length=length, reverse=params["reverse"])
+    return scan(operands_left, (graph,), consts=count, carries=carries, length=length, reverse=params["reverse"])
 
 
 def _computed(eqn: Any, operands: list[Any]) -> Values:
@@ -76,12 +76,12 @@ def _while(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
 
     def step(*variables: Var) -> tuple[Any, ...]:
         with sizes_read_from(variables):
-            found = list(map(words, walker.results(body, split(variables, cond_count, body_count))))
+            results = list(map(words, walker.results(body, split(variables, cond_count, body_count))))
             if is_mapped:
                 (flag,) = holds(*variables)
                 before = variables[len(carried) :]
-                found = [_where(flag, new, old) for new, old in zip(found, before, strict=True)]
-        return (*variables[: len(carried)], *found)
+                results = [_where(flag, new, old) for new, old in zip(results, before, strict=True)]
+        return (*variables[: len(carried)], *results)
 
     types = [type_of(v) for v in inputs]
     bodies = (trace_graph(goes_on, types, name="cond"), trace_graph(step, types, name="body"))
@@ -113,7 +113,7 @@ def _one_of(walker: JaxprReader, index: Any, operands: list[Any], branches: Sequ
     middle = len(branches) // 2
     flag = ops.less(index, np.int32(first + middle))
     variable = [i for i, v in enumerate(operands) if isinstance(v, Var)]
-    given = [index, *(operands[i] for i in variable)]
+    branch_operands = [index, *(operands[i] for i in variable)]
 
     def half(part: Sequence[Any], start: int) -> Graph:
         def run(inner: Var, *variables: Var) -> tuple[Any, ...]:
@@ -123,9 +123,9 @@ def _one_of(walker: JaxprReader, index: Any, operands: list[Any], branches: Sequ
             with sizes_read_from(variables):
                 return tuple(_one_of(walker, inner, values, part, start))
 
-        return trace_graph(run, [type_of(v) for v in given], name="branch")
+        return trace_graph(run, [type_of(v) for v in branch_operands], name="branch")
 
-    return if_([flag, *given], (half(branches[:middle], first), half(branches[middle:], first + middle)))
+    return if_([flag, *branch_operands], (half(branches[:middle], first), half(branches[middle:], first + middle)))
 
 
 def _composite(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:

@@ -69,8 +69,8 @@ def _order_of(pivots: Any, *, permutation_size: int, **_: Any) -> Any:
         rows = jnp.arange(permutation_size)
 
         def step(k: Any, order: Any) -> Any:
-            place = _row(pivots, k)
-            swapped = jnp.where(rows == k, place, jnp.where(rows == place, k, rows))
+            pivot = _row(pivots, k)
+            swapped = jnp.where(rows == k, pivot, jnp.where(rows == pivot, k, rows))
             return order.at[swapped].get(mode="promise_in_bounds")
 
         return lax.fori_loop(0, pivots.shape[0], step, rows)
@@ -135,9 +135,9 @@ def _tridiagonal_solve(lower: Any, diagonal: Any, upper: Any, sides: Any, **_: A
     def of_one(lower: Any, diagonal: Any, upper: Any, sides: Any) -> Any:
         def down(before: Any, row: Any) -> Any:
             ratio, side = before
-            low, middle, up, given = row
+            low, middle, up, right_side = row
             pivot = middle - low * ratio
-            after = up / pivot, (given - low * side) / pivot
+            after = up / pivot, (right_side - low * side) / pivot
             return after, after
 
         def upwards(x: Any, row: Any) -> Any:

@@ -59,7 +59,7 @@ def called(eqn: Any, operands: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
 def values_of_nodes(closed: Any, arguments: Sequence[Any]) -> dict[str, list[Any]]:
     """The results of each equation by its name, of calls those within, in jax."""
     names = NodeNames()
-    found: dict[str, list[Any]] = {}
+    values_by_node: dict[str, list[Any]] = {}
 
     def run(closed: Any, arguments: Sequence[Any]) -> list[Any]:
         values = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
@@ -73,12 +73,12 @@ def values_of_nodes(closed: Any, arguments: Sequence[Any]) -> dict[str, list[Any
             if eqn.primitive.name in CALLS:
                 results = run(*called(eqn, operands))
             else:
-                given = eqn.primitive.bind(*operands, **eqn.params)
-                results = list(given) if eqn.primitive.multiple_results else [given]
+                result = eqn.primitive.bind(*operands, **eqn.params)
+                results = list(result) if eqn.primitive.multiple_results else [result]
                 if all(isinstance(r.dtype, np.dtype) for r in results):  # keys of random numbers have no array
-                    found[name] = results
+                    values_by_node[name] = results
             values |= dict(zip(eqn.outvars, results, strict=True))
         return list(map(read, closed.jaxpr.outvars))
 
     run(closed, arguments)
-    return found
+    return values_by_node

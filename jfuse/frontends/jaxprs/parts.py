@@ -72,13 +72,13 @@ def scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
 
 def needed(jaxpr: Any) -> list[Any]:
     """The equations that the results need, in order."""
-    wanted = {v for v in jaxpr.outvars if not isinstance(v, jax_core.Literal)}
-    kept = []
+    needed_vars = {v for v in jaxpr.outvars if not isinstance(v, jax_core.Literal)}
+    eqns = []
     for eqn in reversed(jaxpr.eqns):
-        if any(v in wanted for v in eqn.outvars):
-            kept.append(eqn)
-            wanted.update(v for v in eqn.invars if not isinstance(v, jax_core.Literal))
-    return kept[::-1]
+        if any(v in needed_vars for v in eqn.outvars):
+            eqns.append(eqn)
+            needed_vars.update(v for v in eqn.invars if not isinstance(v, jax_core.Literal))
+    return eqns[::-1]
 
 
 def with_own_sizes(eqn: Any) -> Any:

@@ -54,11 +54,11 @@ def spelled(eqn: Any, rules: Mapping[str, JaxRule]) -> Any | None:
     """
     name = eqn.primitive.name
     # Rules read axes of keys, whose words are one axis more: jax's own lowering knows them.
-    known, rule = _SPELLINGS.get(name), None if _reads_keys(eqn) else rules.get(name)
-    if rule is not None and (rule is not DEFAULT.lowers_jax.get(name) or known is None):
+    spelling, rule = _SPELLINGS.get(name), None if _reads_keys(eqn) else rules.get(name)
+    if rule is not None and (rule is not DEFAULT.lowers_jax.get(name) or spelling is None):
         return None
-    if known is not None and (known.when is None or known.when(eqn)):
-        return _traced(lambda *operands: known.function(*operands, **eqn.params), eqn)
+    if spelling is not None and (spelling.when is None or spelling.when(eqn)):
+        return _traced(lambda *operands: spelling.function(*operands, **eqn.params), eqn)
     return None if rule is not None else _by_jax(eqn)
 
 
@@ -75,12 +75,12 @@ def _by_jax(eqn: Any) -> Any | None:
             )
             if made.ordered_effects or made.unordered_effects:
                 return None
-            kept, module = made.module_kept_var_idx, Module(made.mlir_module_serialized, made.platforms)
-            found = _traced(lambda *operands: module(*(operands[i] for i in kept)), eqn)
+            used, module = made.module_kept_var_idx, Module(made.mlir_module_serialized, made.platforms)
+            closed = _traced(lambda *operands: module(*(operands[i] for i in used)), eqn)
     except (JfuseError, Warning, NotImplementedError, ValueError, TypeError):  # no lowering, or a call of LAPACK's
         return None
-    says_itself = eqn.primitive.name in _primitives(found.jaxpr) and not _reads_keys(eqn)
-    return None if says_itself else found
+    says_itself = eqn.primitive.name in _primitives(closed.jaxpr) and not _reads_keys(eqn)
+    return None if says_itself else closed
 
 
 def _reads_keys(eqn: Any) -> bool:
@@ -97,12 +97,12 @@ def _words(x: Any) -> Any:
 
 
 def _primitives(jaxpr: Any) -> set[str]:
-    found, pending = set(), [jaxpr]
+    names, pending = set(), [jaxpr]
     while pending:
         for eqn in pending.pop().eqns:
-            found.add(eqn.primitive.name)
+            names.add(eqn.primitive.name)
             pending += bodies(eqn)
-    return found
+    return names
 
 
 @spells("random_wrap", "random_unwrap")

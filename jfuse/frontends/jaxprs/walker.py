@@ -76,8 +76,8 @@ class JaxWalker:
             name = self.names.of(eqn)
             with at_source(Source(name, eqn.primitive.name, self.stack)):
                 read = with_own_sizes(eqn) if self.has_sizes_of_users else eqn
-                found = self._equation(read, operands, name)
-            values |= {var: value for var, value in zip(eqn.outvars, found, strict=True)}
+                computed = self._equation(read, operands, name)
+            values |= {var: value for var, value in zip(eqn.outvars, computed, strict=True)}
         return [_read(values, atom) for atom in jaxpr.outvars]
 
     def _equation(self, eqn: Any, operands: list[Any], node: str) -> Values:
@@ -107,15 +107,15 @@ class JaxWalker:
         kinds = [getattr(v.aval, "dtype", None) for v in (*eqn.invars, *eqn.outvars)]
         if eqn.primitive.name in self.rules and all(_dtype(k) in _FOLDED for k in kinds):
             try:
-                found = self._by_rule(eqn, operands)
+                arrays = self._by_rule(eqn, operands)
             except JfuseError:
                 pass
             else:
-                return [np.asarray(f) for f in found]
+                return [np.asarray(f) for f in arrays]
         with jax.ensure_compile_time_eval():
-            found = eqn.primitive.bind(*operands, **eqn.params)
-        found = found if eqn.primitive.multiple_results else [found]
-        return list(map(as_array, found))
+            arrays = eqn.primitive.bind(*operands, **eqn.params)
+        arrays = arrays if eqn.primitive.multiple_results else [arrays]
+        return list(map(as_array, arrays))
 
     def _by_rule(self, eqn: Any, operands: list[Any]) -> Values:
         rule = self.rules.get(eqn.primitive.name)
@@ -130,12 +130,12 @@ class JaxWalker:
             raise LowerError(
                 f"jax's {eqn.primitive.name} with {unread[0]}={eqn.params[unread[0]]!r} has no TFLite spelling"
             )
-        given = {k: v for k, v in eqn.params.items() if k in rule.attributes}
-        found = rule(*operands, **given)
-        found = found if isinstance(found, tuple | list) else [found]
-        for value, var in zip(found, eqn.outvars, strict=True):
+        attributes = {k: v for k, v in eqn.params.items() if k in rule.attributes}
+        results = rule(*operands, **attributes)
+        results = results if isinstance(results, tuple | list) else [results]
+        for value, var in zip(results, eqn.outvars, strict=True):
             _check(value, var, eqn)
-        return list(found)
+        return list(results)
 
     def traced(self, closed: Any, inputs: Sequence[TensorType | Any], known: Mapping[int, Any] | None = None) -> Graph:
         """A closed jaxpr as a graph of its own.
@@ -156,18 +156,18 @@ class JaxWalker:
 
 def without_rule(closed: Any, rules: Mapping[str, JaxRule]) -> set[str]:
     """The primitives that the results may need and that nothing spells, in bodies too."""
-    found: set[str] = set()
+    names: set[str] = set()
     pending = [closed.jaxpr]
     while pending:
         for eqn in needed(pending.pop()):
             name = eqn.primitive.name
-            known = name in rules or name in CALLS or name in STRUCTURED or name in _WITHOUT_RESULT
-            if not known and (other := spelled(eqn, rules)) is not None:
+            has_rule = name in rules or name in CALLS or name in STRUCTURED or name in _WITHOUT_RESULT
+            if not has_rule and (other := spelled(eqn, rules)) is not None:
                 pending.append(other.jaxpr)
-            elif not known:
-                found.add(name)
+            elif not has_rule:
+                names.add(name)
             pending += bodies(eqn)
-    return found
+    return names
 
 
 def _read(values: Mapping[Any, Any], atom: Any) -> Any:
@@ -194,11 +194,11 @@ def _is_harmless(name: str, value: Any) -> bool:
 
 def _check(value: Any, var: Any, eqn: Any) -> None:
     """Raise ImportFailed where a rule's result is of another type than jax's."""
-    found, kind = type_of(value), DType.of(var.aval.dtype)
-    if found.dtype is not kind or found.rank != len(var.aval.shape):
+    computed, kind = type_of(value), DType.of(var.aval.dtype)
+    if computed.dtype is not kind or computed.rank != len(var.aval.shape):
         raise ImportFailed(
             f"{eqn.primitive.name} was given a type that jax contradicts",
             expected=f"{kind.value} of shape {var.aval.shape}",
-            found=str(found),
+            found=str(computed),
             remedy="report this model: the rule for this primitive is wrong",
         )

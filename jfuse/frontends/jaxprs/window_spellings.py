@@ -94,10 +94,10 @@ def _has_gaps(eqn: Any) -> bool:
 def _with_gaps(name: str, combine: Callable[..., Any], first: Callable[[Any], Any]) -> None:
     def spelling(x: Any, **how: Any) -> Any:
         outside = np.asarray(first(x.dtype), x.dtype)
-        found, *others = _slices(x, outside, **how)
+        combined, *others = _slices(x, outside, **how)
         for other in others:
-            found = combine(found, other)
-        return found
+            combined = combine(combined, other)
+        return combined
 
     spells(name, when=_has_gaps)(spelling)
 
@@ -138,8 +138,8 @@ def _slices(
     config = [(low, high, step - 1) for (low, high), step in zip(padding, between, strict=True)]
     x = lax.pad(x, jnp.asarray(outside, x.dtype), config)
     reach = [(w - 1) * s for w, s in zip(window_dimensions, spacing, strict=True)]
-    for place in product(*map(range, window_dimensions)):
-        starts = [p * s for p, s in zip(place, spacing, strict=True)]
+    for offset in product(*map(range, window_dimensions)):
+        starts = [p * s for p, s in zip(offset, spacing, strict=True)]
         limits = [d - r + start for d, r, start in zip(x.shape, reach, starts, strict=True)]
         yield lax.slice(x, starts, limits, list(window_strides))
 
@@ -167,11 +167,11 @@ def _select_and_scatter_add(
     zero = jnp.zeros((), source.dtype)
     padded = [d + low + high for d, (low, high) in zip(operand.shape, padding, strict=True)]
     total, is_free = jnp.zeros(padded, source.dtype), jnp.ones(source.shape, bool)
-    for place, part in zip(product(*map(range, window_dimensions)), parts, strict=True):
+    for offset, part in zip(product(*map(range, window_dimensions)), parts, strict=True):
         is_first = is_free & (part == extreme)
         is_free = is_free & ~is_first
         reach = [(n - 1) * s + 1 for n, s in zip(source.shape, window_strides, strict=True)]
-        config = [(p, d - r - p, s - 1) for p, d, r, s in zip(place, padded, reach, window_strides, strict=True)]
+        config = [(p, d - r - p, s - 1) for p, d, r, s in zip(offset, padded, reach, window_strides, strict=True)]
         total = total + lax.pad(jnp.where(is_first, source, zero), zero, config)
     return lax.slice(
         total, [low for low, _ in padding], [d + low for d, (low, _) in zip(operand.shape, padding, strict=True)]

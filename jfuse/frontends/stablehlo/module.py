@@ -59,8 +59,8 @@ class Module:
             missing = sorted(_operators(self._functions.values()) - READERS.keys() - _RETURNS)
             if missing:
                 raise ImportFailed(f"StableHLO's {', '.join(missing)} cannot be read", remedy=DIRECT)
-            given = [*self._platform(main), *arguments]
-            return [as_array(v) for v in _Run(self._functions).function(main, given)]
+            operands = [*self._platform(main), *arguments]
+            return [as_array(v) for v in _Run(self._functions).function(main, operands)]
 
     def _platform(self, main: Any) -> list[Any]:
         """The number of the platform, where the function asks for it."""
@@ -73,14 +73,14 @@ class Module:
 
 def _operators(functions: Any) -> set[str]:
     """The names of all operators, in regions too."""
-    found: set[str] = set()
+    names: set[str] = set()
     pending = [f for f in functions]
     while pending:
         op = pending.pop().operation
         if op.name != "func.func":
-            found.add(op.name)
+            names.add(op.name)
         pending += [inner for region in op.regions for block in region.blocks for inner in block.operations]
-    return found
+    return names
 
 
 @dataclass
@@ -106,9 +106,9 @@ class _Run:
             operands = [inner.values[o] for o in op.operands]
             if op.operation.name in _RETURNS:
                 return operands
-            found = READERS[op.operation.name](inner, op, *operands)
-            found = found if isinstance(found, list | tuple) else [found]
-            inner.values |= dict(zip(op.results, found, strict=True))
+            results = READERS[op.operation.name](inner, op, *operands)
+            results = results if isinstance(results, list | tuple) else [results]
+            inner.values |= dict(zip(op.results, results, strict=True))
         return []
 
     def value(self, value: Any) -> Any:

@@ -83,8 +83,8 @@ def _first_best(reader: ModuleReader, op: Any) -> Callable[..., Any] | None:
         return None
 
     def picked(x: float, i: int, y: float, j: int) -> tuple[float, int]:
-        given = [np.asarray(v, k) for v, k in zip((x, i, y, j), kinds, strict=True)]
-        value, index = (np.asarray(v) for v in reader.on_numbers(op.regions[0], given))
+        typed = [np.asarray(v, k) for v, k in zip((x, i, y, j), kinds, strict=True)]
+        value, index = (np.asarray(v) for v in reader.on_numbers(op.regions[0], typed))
         return float(value), int(index)
 
     for best, better, worse in ((lax.argmax, 3, 2), (lax.argmin, 2, 3)):
@@ -143,8 +143,8 @@ def _adds_exponents(reader: ModuleReader, op: Any) -> bool:
         return False
     kind = _scalar_type(block.arguments[0])
     for pair in ((0.5, -1.25), (-2.0, 3.0), (1.5, 1.5)):
-        (found,) = reader.on_numbers(op.regions[0], [np.asarray(v, kind) for v in pair])
-        if not np.allclose(np.float64(found), np.logaddexp(*pair), rtol=1e-2 if kind.itemsize < 4 else 1e-5):
+        (total,) = reader.on_numbers(op.regions[0], [np.asarray(v, kind) for v in pair])
+        if not np.allclose(np.float64(total), np.logaddexp(*pair), rtol=1e-2 if kind.itemsize < 4 else 1e-5):
             return False
     return True
 
@@ -186,8 +186,8 @@ def _order(reader: ModuleReader, op: Any, kinds: Sequence[np.dtype[Any]]) -> tup
     """How many operands a comparator compares, and whether the larger come first."""
 
     def before(pairs: Sequence[tuple[int, int]]) -> bool:
-        given = [np.asarray(v, k) for pair, k in zip(pairs, kinds, strict=True) for v in pair]
-        return bool(np.asarray(reader.on_numbers(op.regions[0], given)[0]))
+        typed = [np.asarray(v, k) for pair, k in zip(pairs, kinds, strict=True) for v in pair]
+        return bool(np.asarray(reader.on_numbers(op.regions[0], typed)[0]))
 
     count = len(kinds)
     rising = [before([(1, 1)] * i + [(0, 1)] + [(1, 1)] * (count - i - 1)) for i in range(count)]

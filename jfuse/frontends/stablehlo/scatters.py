@@ -37,7 +37,7 @@ def _scatter(reader: ModuleReader, op: Any, x: Any, indices: Any, updates: Any, 
     is_new = first.operation.name == "stablehlo.return" and list(first.operands) == [block.arguments[-1]]
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     indices = vectors_last(as_array(indices), numbers.index_vector_dim)
-    places = lax.ScatterDimensionNumbers(
+    dimensions = lax.ScatterDimensionNumbers(
         tuple(numbers.update_window_dims),
         tuple(numbers.inserted_window_dims),
         tuple(numbers.scattered_dims_to_operand_dims),
@@ -46,14 +46,14 @@ def _scatter(reader: ModuleReader, op: Any, x: Any, indices: Any, updates: Any, 
     )
     scatter = lax.scatter if is_new else _SCATTERS.get(operator_of_two(region))
     if scatter is not None:
-        return scatter(x, indices, updates, places, mode=lax.GatherScatterMode.FILL_OR_DROP)
+        return scatter(x, indices, updates, dimensions, mode=lax.GatherScatterMode.FILL_OR_DROP)
 
     def combine(old: Any, new: Any) -> Any:
         return as_array(reader.region(region, [old, new])[0])
 
     is_unique = "unique_indices" in op.attributes and bool(op.attributes["unique_indices"].value)
     return scattered_by(
-        combine, x, indices, updates, places, mode=lax.GatherScatterMode.FILL_OR_DROP, is_unique=is_unique
+        combine, x, indices, updates, dimensions, mode=lax.GatherScatterMode.FILL_OR_DROP, is_unique=is_unique
     )
 
 
@@ -88,8 +88,8 @@ def _without_batching(indices: Any, numbers: Any) -> tuple[Any, Any]:
     if not numbers.operand_batching_dims:
         return indices, numbers
     shape = (*indices.shape[:-1], 1)
-    places = [lax.broadcasted_iota(indices.dtype, shape, a) for a in numbers.scatter_indices_batching_dims]
-    return lax.concatenate([*places, indices], indices.ndim - 1), lax.ScatterDimensionNumbers(
+    batch_indices = [lax.broadcasted_iota(indices.dtype, shape, a) for a in numbers.scatter_indices_batching_dims]
+    return lax.concatenate([*batch_indices, indices], indices.ndim - 1), lax.ScatterDimensionNumbers(
         numbers.update_window_dims,
         tuple(sorted({*numbers.inserted_window_dims, *numbers.operand_batching_dims})),
         (*numbers.operand_batching_dims, *numbers.scatter_dims_to_operand_dims),

@@ -42,9 +42,9 @@ def _size(reader: ModuleReader, op: Any, x: Any) -> Any:
 
 
 def _scalar(size: Any) -> np.ndarray:
-    found = np.empty((), object)
-    found[()] = size
-    return found
+    scalar = np.empty((), object)
+    scalar[()] = size
+    return scalar
 
 
 @reads("stablehlo.reshape")

@@ -29,12 +29,12 @@ def dtype_of(element: Any) -> np.dtype[Any]:
     """The NumPy type of an element type; raises ImportFailed where there is none."""
     text = str(element)
     if text in _OTHER:
-        known: np.dtype[Any] = np.dtype(_OTHER[text])
-        return known
-    found = re.fullmatch(r"(i|si|ui|f)(8|16|32|64)", text)
-    if found is None:
+        other: np.dtype[Any] = np.dtype(_OTHER[text])
+        return other
+    match = re.fullmatch(r"(i|si|ui|f)(8|16|32|64)", text)
+    if match is None:
         raise ImportFailed("StableHLO has a type that TFLite lacks", found=text)
-    return np.dtype(f"{_KINDS[found[1]]}{found[2]}")
+    return np.dtype(f"{_KINDS[match[1]]}{match[2]}")
 
 
 def result_type(op: Any, number: int = 0) -> tuple[list[int], np.dtype[Any]]:
@@ -54,8 +54,8 @@ _LARGEST_SHAPE = 16  # elements of what may be a shape
 
 def are_sizes(values: Any) -> bool:
     """Whether sizes are computed from these: each of them is sizes, or known integers, few enough for a shape."""
-    known = (isinstance(v, np.ndarray) and v.dtype.kind in "iuO" and v.size <= _LARGEST_SHAPE for v in values)
-    return all(known)
+    are_arrays = (isinstance(v, np.ndarray) and v.dtype.kind in "iuO" and v.size <= _LARGEST_SHAPE for v in values)
+    return all(are_arrays)
 
 
 def as_sizes(value: Any) -> list[Any]:

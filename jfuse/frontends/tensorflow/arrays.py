@@ -36,8 +36,8 @@ def _create(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     if length is None:
         raise LowerError("a TensorArray has a length that is computed at run time")
     dtype, shape = decode_dtype(node.attr["dtype"].type), decode_shape(node.attr["element_shape"].shape)
-    known = shape is not None and None not in shape
-    rows = PendingList(length, dtype, TensorType(tuple(shape), dtype) if known and shape is not None else None)
+    is_static = shape is not None and None not in shape
+    rows = PendingList(length, dtype, TensorType(tuple(shape), dtype) if is_static and shape is not None else None)
     return TensorArray(length, node.attr["dynamic_size"].b), rows
 
 
@@ -111,6 +111,6 @@ def _is_every_index(indices: Any, length: Dim) -> bool:
             return False
         start, _, step = (None if a is None else static_value(a) for a in maker.inputs)
         return bool(start == 0 and step == 1)
-    known = indices.value if isinstance(indices, Var) else indices
-    value = np.asarray(known)
+    constant = indices.value if isinstance(indices, Var) else indices
+    value = np.asarray(constant)
     return bool(same(len(value), length) is True and all(v == i for i, v in enumerate(value)))

@@ -92,17 +92,17 @@ def _one(key: str, source: Any, input_signature: Sequence[Any] | None) -> TfSign
 def _input_names(function: Any, count: int) -> Iterator[str]:
     """A name for each tensor that a function takes: a ragged one is several."""
     named = [_input_name(t) for t in function.inputs[:count]]
-    place = 0
+    position = 0
     for path, spec in _paths(function.structured_input_signature):
         parts = ragged_parts(spec)
         if parts:  # in a dict all have the name of the argument that the dict is
-            name = path[-1] if isinstance(path[-1], str) else named[place]
+            name = path[-1] if isinstance(path[-1], str) else named[position]
             yield from (f"{name}_{part}" for part in parts)
-            place += len(parts)
+            position += len(parts)
         elif _is_tensor(spec):
-            yield named[place]
-            place += 1
-    yield from named[place:]  # of functions that have no such structure
+            yield named[position]
+            position += 1
+    yield from named[position:]  # of functions that have no such structure
 
 
 def _leaves(nest: Any) -> list[Any]:
@@ -130,8 +130,8 @@ def _output_names(structure: Any) -> tuple[str, ...]:
     names = flat_names(structure, "output")
     if not any(leaves):
         return names
-    found = zip(names, leaves, strict=True)
-    return unique_names([f"{name}_{part}" if part else name for name, parts in found for part in parts or ("",)])
+    pairs = zip(names, leaves, strict=True)
+    return unique_names([f"{name}_{part}" if part else name for name, parts in pairs for part in parts or ("",)])
 
 
 def ragged_parts(of: Any) -> tuple[str, ...]:

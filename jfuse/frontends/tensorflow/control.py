@@ -78,18 +78,18 @@ def _composite(
         nested = replace(walker, stack=(*walker.stack, active_trace().source.node))
         return nested.walk_function(function.signature.name, values)
 
-    given = [operands[i].array if isinstance(operands[i], Resource) else operands[i] for i in tensors]
-    inputs = [_body_input(value) for value in given]
+    arrays = [operands[i].array if isinstance(operands[i], Resource) else operands[i] for i in tensors]
+    inputs = [_body_input(value) for value in arrays]
     graph = trace_graph(body, inputs, name="body")
     record = None if name in walker.custom_ops else as_runtime_op(name)
     types = [type_of(o) for o in graph.outputs]
     if record is not None:
         graph = trace_graph(partial(record, attributes=dict(attributes), results=types), inputs, name="body")
-    elif name not in walker.custom_ops and not is_stub(graph) and not any(isinstance(g, Var) for g in given):
+    elif name not in walker.custom_ops and not is_stub(graph) and not any(isinstance(g, Var) for g in arrays):
         walker.notes[f"{active_trace().source}: {name!r} is called with constants alone, and computed at once"] = None
         return FunctionCall(function.signature.name, operands)
     params = {"name": name, "arguments": arguments, "attributes": attributes}
-    results = composite.record(given, params, (graph,))
+    results = composite.record(arrays, params, (graph,))
     if record is not None:
         walker.mistyped.update(mistyped_results(name, types, results))
     return results
@@ -100,8 +100,8 @@ def _is_argument(function: Any, place: int, operand: Any) -> bool:
     if not isinstance(operand, Resource):
         return True
     name = function.signature.input_arg[place].name
-    given = function.arg_attr[place].attr["_user_specified_name"].s.decode() if place in function.arg_attr else ""
-    return operand.array is not None and name == given
+    user_name = function.arg_attr[place].attr["_user_specified_name"].s.decode() if place in function.arg_attr else ""
+    return operand.array is not None and name == user_name
 
 
 @handles("If", "StatelessIf")
@@ -257,8 +257,8 @@ class _States:
     def of(cls, walker: Walker, functions: Sequence[str], arguments: Sequence[Any], *, always: bool = False) -> _States:
         """The variables that `functions` write or that hold computed values.   always: written ones are inputs too"""
         variables = walker.variables
-        found = (r for name in functions for r in walker.writes.written_resources(name, arguments))
-        written = tuple(dict.fromkeys(r for r in found if r in variables.live))
+        resources = (r for name in functions for r in walker.writes.written_resources(name, arguments))
+        written = tuple(dict.fromkeys(r for r in resources if r in variables.live))
         inputs = dict.fromkeys([*variables.computed(arguments), *(written if always else ())])
         return cls({r: variables.current[r] for r in inputs}, written)
 
@@ -337,15 +337,15 @@ def _invariant_arguments(walker: Walker, body: str, before: int = 0) -> set[int]
     """
     function = walker.library.functions[body]
     nodes = {n.name: n for n in function.node_def}
-    found = set()
+    invariant = set()
     pairs = zip(function.signature.input_arg[before:], function.signature.output_arg, strict=True)
     for i, (arg, out) in enumerate(pairs, before):
         name = split_reference(function.ret[out.name])[0]
         while name in nodes and nodes[name].op == "Identity":
             name = split_reference(nodes[name].input[0])[0]
         if name == arg.name:
-            found.add(i)
-    return found
+            invariant.add(i)
+    return invariant
 
 
 def _resolved_lists(

@@ -121,14 +121,14 @@ class Frames:
 
     def _reached(self, names: Iterable[str]) -> set[str]:
         """The nodes that these need for their values."""
-        found: set[str] = set()
+        reached: set[str] = set()
         pending = [n for n in names if n in self.nodes]
         while pending:
             name = pending.pop()
-            if name not in found:
-                found.add(name)
-                pending += [n for n, _ in self.inputs(name) if n in self.nodes and n not in found]
-        return found
+            if name not in reached:
+                reached.add(name)
+                pending += [n for n, _ in self.inputs(name) if n in self.nodes and n not in reached]
+        return reached
 
     def _needs(self, name: str) -> Iterator[str]:
         for other, _ in self.inputs(name):
@@ -168,8 +168,8 @@ class Frames:
                 raise ImportFailed("an Exit node stands outside of any loop", where=name)
             return outer.parent
         for other, _ in self.inputs(name):
-            found = self.frame_of.get(other)
-            if not self._is_back_edge(name, other) and not _contains(found, outer):
+            frame = self.frame_of.get(other)
+            if not self._is_back_edge(name, other) and not _contains(frame, outer):
                 raise ImportFailed("values of different loops meet", where=name, remedy=_BROKEN)
         return outer
 
@@ -243,11 +243,11 @@ class Frames:
 
     def unclear(self, name: str) -> str | None:
         """The node at which branches meet as no tf.cond makes them meet, where one depends on it."""
-        found = None
+        unclear_node = None
         while self.context_of_node.get(name) is _UNCLEAR:
-            found = name
+            unclear_node = name
             name = next((n for n, _ in self._local_inputs(name) if self.context_of_node.get(n) is _UNCLEAR), "")
-        return found
+        return unclear_node
 
     def _needs_with_frames(self, name: str) -> Iterator[str]:
         yield from self._needs(name)

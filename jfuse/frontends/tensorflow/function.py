@@ -80,12 +80,12 @@ def import_signatures(
 def _resources(signatures: Sequence[TfSignature], graphs: Sequence[FunctionGraph]) -> dict[Hashable, Any]:
     """Collect captured variables, tables and arrays of all signatures."""
     written = {graph.captures[name] for graph in graphs for name in graph.written}
-    found: dict[Hashable, Any] = {}
+    objects: dict[Hashable, Any] = {}
     for signature, graph in zip(signatures, graphs, strict=True):
         for capture in graph.captures.values():
-            if capture not in found:
-                found[capture] = signature.source.captured(capture, capture in written)
-    return found
+            if capture not in objects:
+                objects[capture] = signature.source.captured(capture, capture in written)
+    return objects
 
 
 def _look_at_variables(resources: Iterable[Any], nans: NanWeights) -> None:
@@ -106,13 +106,13 @@ def _import_one(
     named = zip(function.inputs, signature.input_names, strict=True)
     assumed: list[str] = []
     inputs = [_input(argument, name, symbols, shapes, function, assumed) for argument, name in named]
-    given: dict[str, Any] = {a.name: v for a, v in zip(function.inputs, inputs, strict=True)}
-    given |= {name: resources[capture] for name, capture in function.captures.items()}
-    held = {r: Var(type_of(r.array), r.name) for r in given.values() if isinstance(r, Resource) and r.is_state}
+    values_by_name: dict[str, Any] = {a.name: v for a, v in zip(function.inputs, inputs, strict=True)}
+    values_by_name |= {name: resources[capture] for name, capture in function.captures.items()}
+    held = {r: Var(type_of(r.array), r.name) for r in values_by_name.values() if isinstance(r, Resource) and r.is_state}
     walker.variables.current = dict(held)
     with recording(names=symbols) as trace:
         try:
-            results = walker.walk_nodes(function.nodes, function.results, given)
+            results = walker.walk_nodes(function.nodes, function.results, values_by_name)
         except LowerError as error:
             raise with_missing_ops(error, function.nodes, function.results, function.library, walker.rules) from error
         after = walker.variables.current
@@ -120,8 +120,8 @@ def _import_one(
         # Sizes inside the graph are resolved, not assumed; what is assumed is about what the user feeds.
         ours = symbols_in(tuple(v.type.shape for v in inputs))
         equal = [*assumed, *(f"{name} = {size}" for name, size in trace.sizes.items() if name in ours)]
-    graph, kept = without_idle_states(graph, len(held))
-    states = tuple(resource for resource, is_kept in zip(held, kept, strict=True) if is_kept)
+    graph, idle_free = without_idle_states(graph, len(held))
+    states = tuple(resource for resource, is_kept in zip(held, idle_free, strict=True) if is_kept)
     return (Signature(signature.key, graph, signature.input_names, signature.output_names), states), equal
 
 

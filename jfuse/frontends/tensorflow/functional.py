@@ -127,12 +127,12 @@ class _Builder:
 
     def unique(self, name: str) -> str:
         """A name that no node has: `name`, or that with a number behind."""
-        found, number = name, 0
-        while found in self.taken:
+        unused, number = name, 0
+        while unused in self.taken:
             number += 1
-            found = f"{name}_{number}"
-        self.taken.add(found)
-        return found
+            unused = f"{name}_{number}"
+        self.taken.add(unused)
+        return unused
 
     def function(self, name: str, arguments: Sequence[str], nodes: Sequence[Any], results: Sequence[str]) -> str:
         """Add a function to the library under a fresh name; the name."""
@@ -169,7 +169,7 @@ class _Block:
 
     def build(self, results: Sequence[Ref]) -> list[str]:
         """Make every node that the results need; return the new references of the results."""
-        found = [self.reference(r) for r in results]
+        references = [self.reference(r) for r in results]
         while self._pending:
             name = self._pending.pop()
             kind = self.frames.kind(name)
@@ -181,7 +181,7 @@ class _Block:
             if what not in self._done:
                 self._done.add(what)
                 self._make(what)
-        return found
+        return references
 
     def arguments(self, captured: Iterable[Ref]) -> list[str]:
         """Names for these arguments, those that the block reads among them."""
@@ -293,8 +293,8 @@ class _Block:
             blocks.append(block)
         captured = list(dict.fromkeys(ref for block in blocks for ref in block.captures))
         functions = {}
-        for attr, block, found in zip(("then_branch", "else_branch"), blocks, results, strict=True):
-            functions[attr] = self.builder.function(f"{name}_{attr}", block.arguments(captured), block.nodes, found)
+        for attr, block, outputs in zip(("then_branch", "else_branch"), blocks, results, strict=True):
+            functions[attr] = self.builder.function(f"{name}_{attr}", block.arguments(captured), block.nodes, outputs)
         self._call("If", name, [branching.pred, *captured], functions)
 
     def _loop(self, frame: TfFrame) -> None:

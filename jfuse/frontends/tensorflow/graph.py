@@ -98,14 +98,14 @@ class Walker:
         Functions that call each other take no more of Python's stack than one, however deep they do.
         """
         walks = [self._walk(nodes, references, given)]
-        found: list[Any] = []
+        values: list[Any] = []
         failed: Exception | None = None
         while walks:
             try:
-                called = walks[-1].send(found or None) if failed is None else walks[-1].throw(failed)
+                called = walks[-1].send(values or None) if failed is None else walks[-1].throw(failed)
             except StopIteration as end:
                 walks.pop()
-                found, failed = end.value, None
+                values, failed = end.value, None
             except Exception as error:  # each caller adds its place
                 walks.pop()
                 if not walks:
@@ -113,8 +113,8 @@ class Walker:
                 failed = error
             else:
                 walks.append(self._walk(*called))
-                found, failed = [], None
-        return found
+                values, failed = [], None
+        return values
 
     def _walk(
         self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]
@@ -143,12 +143,14 @@ class Walker:
         function = self.library.functions.get(call.name)
         if function is None:
             raise ImportFailed(f"the graph calls the function {call.name!r}, which it does not define")
-        wanted = function.signature.input_arg
-        if len(wanted) != len(call.arguments):
-            found = f"{len(call.arguments)} operands"
-            raise ImportFailed(f"a call of the function {call.name!r} does not fit", expected=len(wanted), found=found)
-        given = {arg.name: value for arg, value in zip(wanted, call.arguments, strict=True)}
-        return function.node_def, [function.ret[o.name] for o in function.signature.output_arg], given
+        parameters = function.signature.input_arg
+        if len(parameters) != len(call.arguments):
+            count_text = f"{len(call.arguments)} operands"
+            raise ImportFailed(
+                f"a call of the function {call.name!r} does not fit", expected=len(parameters), found=count_text
+            )
+        arguments = {arg.name: value for arg, value in zip(parameters, call.arguments, strict=True)}
+        return function.node_def, [function.ret[o.name] for o in function.signature.output_arg], arguments
 
     def source(self, node: Any) -> Source:
         """The place of a node in the user's model."""
@@ -283,14 +285,14 @@ class Walker:
         return ""
 
     def _attributes(self, node: Any, rule: LowerRule) -> dict[str, Any]:
-        found = {}
+        attributes = {}
         for spec in self._op_def(node).attr:
             if spec.name in rule.attributes:
-                found[spec.name] = decode_attr(node.attr[spec.name])
+                attributes[spec.name] = decode_attr(node.attr[spec.name])
             elif spec.name in node.attr and not _is_harmless(spec, node.attr[spec.name]):
                 value = decode_attr(node.attr[spec.name])
                 raise LowerError(f"{node.op} with {spec.name}={value!r} has no TFLite spelling")
-        return found
+        return attributes
 
     def _opaque(self, node: Any, operands: list[Any], reason: str = "") -> Sequence[Any]:
         """The results of a node without a rule: of constants TensorFlow's own, else those of an opaque equation."""
@@ -329,15 +331,15 @@ class Walker:
             return
         dtypes = output_dtypes(node, self._op_def(node))
         for result, shape, dtype in zip(results, output_shapes(node), dtypes, strict=False):
-            found = active_trace().resolve(type_of(result))
-            if found.dtype is not dtype or _contradicts(found.shape, shape):
+            inferred = active_trace().resolve(type_of(result))
+            if inferred.dtype is not dtype or _contradicts(inferred.shape, shape):
                 raise ImportFailed(
                     f"{node.op} was given a type that TensorFlow contradicts",
                     expected=f"{dtype.value} of shape {shape} as TensorFlow infers it",
-                    found=str(found),
+                    found=str(inferred),
                     remedy="report this model: the rule for this op is wrong",
                 )
-            for ours, theirs in zip(found.shape, shape or (), strict=False):
+            for ours, theirs in zip(inferred.shape, shape or (), strict=False):
                 if theirs is not None and not is_known(ours):
                     active_trace().equate(ours, theirs)
 
@@ -380,8 +382,8 @@ def _is_list(node: Any) -> bool:
 def _contradicts(ours: Sequence[Dim], theirs: PartialShape | None) -> bool:
     if theirs is None:
         return False
-    known = ((int(a), b) for a, b in zip(ours, theirs, strict=False) if is_known(a) and b is not None)
-    return len(ours) != len(theirs) or any(a != b for a, b in known)
+    sizes = ((int(a), b) for a, b in zip(ours, theirs, strict=False) if is_known(a) and b is not None)
+    return len(ours) != len(theirs) or any(a != b for a, b in sizes)
 
 
 def _full_type(node: Any, shape: Sequence[Dim | None] | None, dtype: DType, reason: str) -> TensorType:
@@ -396,5 +398,7 @@ def _full_type(node: Any, shape: Sequence[Dim | None] | None, dtype: DType, reas
 
 
 def _plain_attributes(node: Any) -> dict[str, Any]:
-    found = {key: decode_attr(node.attr[key]) for key in sorted(node.attr) if not key.startswith("_")}
-    return {key: value for key, value in found.items() if isinstance(value, str | int | float | bool | DType | tuple)}
+    attributes = {key: decode_attr(node.attr[key]) for key in sorted(node.attr) if not key.startswith("_")}
+    return {
+        key: value for key, value in attributes.items() if isinstance(value, str | int | float | bool | DType | tuple)
+    }

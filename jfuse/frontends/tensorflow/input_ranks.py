@@ -82,28 +82,28 @@ class InputRanks:
         by_name = {n.name: n for n in nodes}
         readers: defaultdict[str, list[tuple[Any, int]]] = defaultdict(list)
         for node in nodes:
-            for place, reference in enumerate(data_inputs(node)):
-                readers[split_reference(reference)[0]].append((node, place))
-        found: set[int] = set()
+            for position, reference in enumerate(data_inputs(node)):
+                readers[split_reference(reference)[0]].append((node, position))
+        ranks: set[int] = set()
         seen, waiting = {name}, [(name, 0)]  # with how many axes more than the input has
         while waiting:
             value, more = waiting.pop()
-            for node, place in readers[value]:
-                found.update(rank - more for rank in self._asked(node, place, by_name))
-                passes = place == 0 and (node.op in _SAME or node.op in _BOTH)
-                grows = node.op in _MORE and (place == 0 or node.op == "Pack")
+            for node, position in readers[value]:
+                ranks.update(rank - more for rank in self._asked(node, position, by_name))
+                passes = position == 0 and (node.op in _SAME or node.op in _BOTH)
+                grows = node.op in _MORE and (position == 0 or node.op == "Pack")
                 if (passes or grows) and node.name not in seen:
                     seen.add(node.name)
                     waiting.append((node.name, more + _MORE.get(node.op, 0)))
-        return frozenset(found)
+        return frozenset(ranks)
 
     def _asked(self, node: Any, place: int, by_name: Mapping[str, Any]) -> Iterator[int]:
         rank = self.by_place.get(node.op, {}).get(place)
         if rank is not None:
             yield rank
-        told = _BY_OTHERS.get(node.op)
-        if told is not None:
-            yield from told(node, place, [_value(by_name, r) for r in data_inputs(node)])
+        by_others = _BY_OTHERS.get(node.op)
+        if by_others is not None:
+            yield from by_others(node, place, [_value(by_name, r) for r in data_inputs(node)])
         for function, argument in self._called(node, place):
             yield from self._of_argument(function, argument)
 

@@ -44,10 +44,10 @@ class InputShapes:
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise ImportFailed where a shape is of none of the inputs."""
-        known = list(dict.fromkeys(names))
+        input_names = list(dict.fromkeys(names))
         for name in self.shapes:
-            if name not in known:
-                raise ImportFailed(f"there is no input {name!r} to give a shape", expected=f"one of {known}")
+            if name not in input_names:
+                raise ImportFailed(f"there is no input {name!r} to give a shape", expected=f"one of {input_names}")
 
 
 def _merged(name: str, declared: Sizes, given: Sizes) -> Sizes:

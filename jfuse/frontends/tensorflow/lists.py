@@ -31,17 +31,17 @@ def _empty(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
 
 @handles("TensorListLength")
 def _length(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    (found,) = operands
-    if isinstance(found, PendingList) and is_known(found.length):
-        return (np.asarray(int(found.length), np.int32),)
+    (elements,) = operands
+    if isinstance(elements, PendingList) and is_known(elements.length):
+        return (np.asarray(int(elements.length), np.int32),)
     return walker.lower(node, operands)
 
 
 @handles("TensorListResize")
 def _resize(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    found, size = operands
-    if isinstance(found, PendingList) and static_value(size) is not None:
-        return (replace(found, length=static_value(size)),)
+    elements, size = operands
+    if isinstance(elements, PendingList) and static_value(size) is not None:
+        return (replace(elements, length=static_value(size)),)
     return walker.lower(node, operands)
 
 

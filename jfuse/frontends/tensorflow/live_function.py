@@ -47,9 +47,9 @@ class LiveFunction:
         nodes, results = functional_nodes(graph_def.node, [t.name for t in function.outputs], library)
         count = len(function.inputs) - len(function.captured_inputs)
         if self._named is not None and self._named != (count, len(results)):  # TensorFlow loads it from damaged files
-            expected, found = (f"{i} inputs and {o} outputs" for i, o in (self._named, (count, len(results))))
+            expected, actual = (f"{i} inputs and {o} outputs" for i, o in (self._named, (count, len(results))))
             message = "a signature names other inputs or outputs than its function has"
-            raise ImportFailed(message, expected=expected, found=found)
+            raise ImportFailed(message, expected=expected, found=actual)
         inputs = [
             FunctionInput(t.op.name, decode_shape(t.shape.as_proto()), decode_dtype(t.dtype.as_datatype_enum))
             for t in function.inputs[:count]
@@ -84,11 +84,11 @@ class LiveFunction:
         function = self.function
         nests = {"an argument": function.structured_input_signature, "a result": function.structured_outputs}
         for what, nest in nests.items():
-            found = [item for item in tf.nest.flatten(nest) if isinstance(item, (*several, *specs))]
-            if found:
+            composites = [item for item in tf.nest.flatten(nest) if isinstance(item, (*several, *specs))]
+            if composites:
                 raise ImportFailed(
                     f"{what} of the function is no plain tensor",
-                    found=type(found[0]).__name__,
+                    found=type(composites[0]).__name__,
                     remedy="take and return the tensors that it is made of (values, row_splits, indices, …)",
                 )
 

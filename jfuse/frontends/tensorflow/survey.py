@@ -17,9 +17,9 @@ def with_missing_ops(
 ) -> LowerError:
     """The error, extended by the other ops without a rule that the references may need."""
     missing: dict[str, list[str]] = {}
-    for op, place in _ops(nodes, references, library, "", set()):
+    for op, where in _ops(nodes, references, library, "", set()):
         if op not in rules and op not in HANDLERS and op != "Identity" and op not in library.functions:
-            missing.setdefault(op, []).append(place)
+            missing.setdefault(op, []).append(where)
     lines = [
         f"tf.{op} ({len(places)}x, first at {places[0]})"
         for op, places in sorted(missing.items())

@@ -39,8 +39,8 @@ def _scatter(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     value = walker.variables.value(resource)
     if not rank(updates):  # one number for all elements
         updates = _repeated(updates, (*type_of(indices).shape, *type_of(value).shape[1:]))
-    places = ops.expand_dims(indices, rank(indices))
-    walker.variables.assign(resource, rule(value, places, updates))
+    positions = ops.expand_dims(indices, rank(indices))
+    walker.variables.assign(resource, rule(value, positions, updates))
     return ()
 
 

@@ -110,16 +110,16 @@ class Variables:
 
     def computed(self, operands: Iterable[Any]) -> list[Resource]:
         """The resources among `operands` that hold values computed at run time, each once."""
-        found = [o for o in operands if isinstance(o, Resource) and isinstance(self.current.get(o), Var)]
-        return list(dict.fromkeys(found))
+        resources = [o for o in operands if isinstance(o, Resource) and isinstance(self.current.get(o), Var)]
+        return list(dict.fromkeys(resources))
 
 
 def _expect_type(wanted: TensorType, found: TensorType, name: str) -> None:
     trace = active_trace()
     fits = wanted.dtype is found.dtype and wanted.rank == found.rank
-    for size, given in zip(wanted.shape, found.shape, strict=False):
-        trace.equate(size, given)
-        fits &= same(size, substitute_dim(given, trace.sizes)) is True
+    for size, other in zip(wanted.shape, found.shape, strict=False):
+        trace.equate(size, other)
+        fits &= same(size, substitute_dim(other, trace.sizes)) is True
     if not fits:
         raise LowerError(
             f"the variable {name!r} is given a value of another type",
@@ -165,8 +165,8 @@ class WriteAnalysis:
         """The names of the placeholders of a top-level graph that are written."""
         nodes = list(nodes)
         names = [n.name for n in nodes if n.op == "Placeholder"]
-        found = self._written(nodes, {name: i for i, name in enumerate(names)})
-        return {names[i] for i in found}
+        positions = self._written(nodes, {name: i for i, name in enumerate(names)})
+        return {names[i] for i in positions}
 
     def writers(self, nodes: Iterable[Any], given: Mapping[str, Any], live: frozenset[Resource]) -> list[str]:
         """The names of the nodes that write a live variable, themselves or through a call, in their order.
@@ -176,19 +176,19 @@ class WriteAnalysis:
         nodes, resources = list(nodes), {n: v for n, v in given.items() if isinstance(v, Resource)}
         aliases: dict[str, Resource | None] = {n: v for n, v in resources.items() if v in live or v.is_filled_inside}
         aliases |= {node.name: None for node in nodes if node.op in TABLES}
-        found = []
+        names = []
         for node in nodes if aliases else ():
             operands = [split_reference(i)[0] for i in data_inputs(node)]
             if node.op == "Identity" and operands and operands[0] in aliases:
                 aliases[node.name] = aliases[operands[0]]
             elif any(operands[i] in aliases for i in self.written_operands(node) if i < len(operands)):
-                found.append(node.name)
-        return found
+                names.append(node.name)
+        return names
 
     def written_resources(self, function: str, arguments: Sequence[Any]) -> list[Resource]:
         """The resources among the arguments of a function that it writes, each once."""
-        found = (arguments[i] for i in sorted(self.written_arguments(function)))
-        return list(dict.fromkeys(r for r in found if isinstance(r, Resource)))
+        candidates = (arguments[i] for i in sorted(self.written_arguments(function)))
+        return list(dict.fromkeys(r for r in candidates if isinstance(r, Resource)))
 
     def written_operands(self, node: Any) -> set[int]:
         """Positions of the operands that the node writes, itself or through a call."""

@@ -54,22 +54,28 @@ def arguments_of(module: Any, specs: Any, dynamic_shapes: Any, sizes: ExampleSiz
     """
     from torch.utils import _pytree as tree
 
-    given = dict(specs) if isinstance(specs, Mapping) else specs
-    given = given if isinstance(given, dict | tuple) else tuple(given) if isinstance(given, list) else (given,)
-    leaves, structure = tree.tree_flatten(given)
+    arguments = dict(specs) if isinstance(specs, Mapping) else specs
+    arguments = (
+        arguments
+        if isinstance(arguments, dict | tuple)
+        else tuple(arguments)
+        if isinstance(arguments, list)
+        else (arguments,)
+    )
+    leaves, structure = tree.tree_flatten(arguments)
     made = _Examples(sizes)
     flat = [made.of(leaf) for leaf in leaves]
     if any(example is _TOO_LARGE for example in flat):
         return None
     examples = tree.tree_unflatten(flat, structure)
-    found = tuple(_names(leaf) for leaf in leaves)
+    names_by_leaf = tuple(_names(leaf) for leaf in leaves)
     if dynamic_shapes is None:
         dynamic_shapes = _gathered(module, tree.tree_unflatten([_open_axes(leaf) for leaf in leaves], structure))
     else:
-        found = tuple(_dim_names(d) for d in _along(dynamic_shapes, given))
-    if isinstance(given, dict):
-        return Arguments((), examples, dynamic_shapes, found, made.chosen)
-    return Arguments(examples, {}, dynamic_shapes, found, made.chosen)
+        names_by_leaf = tuple(_dim_names(d) for d in _along(dynamic_shapes, arguments))
+    if isinstance(arguments, dict):
+        return Arguments((), examples, dynamic_shapes, names_by_leaf, made.chosen)
+    return Arguments(examples, {}, dynamic_shapes, names_by_leaf, made.chosen)
 
 
 def _gathered(module: Any, dynamic: Any) -> Any:

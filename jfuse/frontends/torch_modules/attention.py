@@ -24,10 +24,10 @@ def attention_by_heads() -> Iterator[None]:
 
     @wraps(original)
     def attention(*args: Any, **options: Any) -> Any:
-        given = inspect.signature(original).bind(*args, **options)
-        given.apply_defaults()
-        if _is_known(given.arguments):
-            return _computed(given.arguments, caller[0])
+        bound = inspect.signature(original).bind(*args, **options)
+        bound.apply_defaults()
+        if _is_known(bound.arguments):
+            return _computed(bound.arguments, caller[0])
         return original(*args, **options)
 
     functional.multi_head_attention_forward, MultiheadAttention.forward = attention, noting
@@ -54,11 +54,11 @@ def _computed(given: dict[str, Any], batch_first: bool) -> tuple[Any, Any]:
     if given["need_weights"]:
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         weights = functional.softmax(scores if mask is None else scores + mask, dim=-1)
-        found = weights @ v
+        attended = weights @ v
         weights = weights.mean(dim=1) if given["average_attn_weights"] else weights
     else:
-        found, weights = functional.scaled_dot_product_attention(q, k, v, mask, 0.0, is_causal), None
-    rows = (found.transpose(1, 2) if batch_first else found.permute(2, 0, 1, 3)).flatten(2)
+        attended, weights = functional.scaled_dot_product_attention(q, k, v, mask, 0.0, is_causal), None
+    rows = (attended.transpose(1, 2) if batch_first else attended.permute(2, 0, 1, 3)).flatten(2)
     results = functional.linear(rows, given["out_proj_weight"], given["out_proj_bias"])
     return results.transpose(0, 1) if batch_first else results, weights
 

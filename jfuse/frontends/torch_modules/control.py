@@ -23,7 +23,7 @@ def _cond(run: Run, flag: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) 
     if not isinstance(flag, Var):
         return run(yes if np.asarray(flag).all() else no, operands)
     computed = [i for i, v in enumerate(operands) if isinstance(v, Var)]
-    given = [operands[i] for i in computed]
+    branch_operands = [operands[i] for i in computed]
 
     def branch(part: Any) -> Graph:
         def body(*variables: Var) -> tuple[Any, ...]:
@@ -33,42 +33,42 @@ def _cond(run: Run, flag: Any, yes: Any, no: Any, operands: Sequence[Any] = ()) 
             with sizes_read_from(variables):
                 return tuple(run(part, values))
 
-        return trace_graph(body, [type_of(v) for v in given], name="branch")
+        return trace_graph(body, [type_of(v) for v in branch_operands], name="branch")
 
     scalar = ops.reshape(flag, np.zeros(0, np.int32)) if type_of(flag).rank else flag
-    return if_([scalar, *given], (branch(yes), branch(no)))
+    return if_([scalar, *branch_operands], (branch(yes), branch(no)))
 
 
 def _while_loop(run: Run, cond: Any, body: Any, carried: Sequence[Any], others: Sequence[Any] = ()) -> Any:
     """Lower while_loop; computed invariants become the first carried values."""
-    kept = [i for i, v in enumerate(others) if isinstance(v, Var)]
-    inputs = [*(others[i] for i in kept), *carried]
+    invariant = [i for i, v in enumerate(others) if isinstance(v, Var)]
+    inputs = [*(others[i] for i in invariant), *carried]
 
     def part(module: Any, *, returns: bool) -> Graph:
         def of(*variables: Var) -> tuple[Any, ...]:
             held = list(others)
-            for i, variable in zip(kept, variables, strict=False):
+            for i, variable in zip(invariant, variables, strict=False):
                 held[i] = variable
             with sizes_read_from(variables):
-                found = run(module, [*variables[len(kept) :], *held])
-            return (*variables[: len(kept)], *found) if returns else tuple(found)
+                results = run(module, [*variables[len(invariant) :], *held])
+            return (*variables[: len(invariant)], *results) if returns else tuple(results)
 
         return trace_graph(of, [type_of(v) for v in inputs], name="body" if returns else "cond")
 
-    return while_(inputs, (part(cond, returns=False), part(body, returns=True)))[len(kept) :]
+    return while_(inputs, (part(cond, returns=False), part(body, returns=True)))[len(invariant) :]
 
 
 def _scan(run: Run, body: Any, carried: Sequence[Any], steps: Sequence[Any], others: Sequence[Any] = ()) -> Any:
-    kept = [i for i, v in enumerate(others) if isinstance(v, Var)]
-    consts = [others[i] for i in kept]
+    invariant = [i for i, v in enumerate(others) if isinstance(v, Var)]
+    consts = [others[i] for i in invariant]
     rows = [TensorType(type_of(s).shape[1:], type_of(s).dtype) for s in steps]
 
     def of(*variables: Var) -> tuple[Any, ...]:
         held = list(others)
-        for i, variable in zip(kept, variables, strict=False):
+        for i, variable in zip(invariant, variables, strict=False):
             held[i] = variable
         with sizes_read_from(variables):
-            return tuple(run(body, [*variables[len(kept) :], *held]))
+            return tuple(run(body, [*variables[len(invariant) :], *held]))
 
     graph = trace_graph(of, [*map(type_of, [*consts, *carried]), *rows], name="step")
     length = type_of(steps[0]).shape[0]

@@ -34,13 +34,13 @@ def computed_in_jax(
     Arguments that are no tensors, nor lists of such, are fixed.
     """
     leaves, structure = jax.tree_util.tree_flatten((tuple(args), dict(named)), is_leaf=lambda v: not _is_nested(v))
-    places = [i for i, v in enumerate(leaves) if isinstance(v, Var | np.ndarray)]
-    values = [_narrow(leaves[i]) for i in places]
+    indices = [i for i, v in enumerate(leaves) if isinstance(v, Var | np.ndarray)]
+    values = [_narrow(leaves[i]) for i in indices]
 
     def call(*given: Any) -> Any:
         whole = list(leaves)
-        for place, value in zip(places, given, strict=True):
-            whole[place] = value
+        for index, value in zip(indices, given, strict=True):
+            whole[index] = value
         positional, keywords = jax.tree_util.tree_unflatten(structure, whole)
         found = function(*positional, **keywords)
         return list(found) if isinstance(found, tuple | list) else [found]

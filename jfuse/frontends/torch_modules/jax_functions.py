@@ -19,8 +19,8 @@ _NORMS = ("backward", "ortho", "forward")
 
 def _placed(x: Any, dim: int, function: Callable[[Any], Any]) -> Any:
     """A function of the last axis, of another one."""
-    found = function(jnp.moveaxis(x, dim, -1))
-    return jax.tree.map(lambda v: jnp.moveaxis(v, -1, dim), found)
+    result = function(jnp.moveaxis(x, dim, -1))
+    return jax.tree.map(lambda v: jnp.moveaxis(v, -1, dim), result)
 
 
 def _r2c(x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
@@ -42,16 +42,16 @@ def _c2c(x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
 
 def _as_strided(x: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
     """Elements of a contiguous tensor, row by row, as PyTorch's fresh results are."""
-    places = np.full(1, storage_offset or 0)
+    offsets = np.full(1, storage_offset or 0)
     for count, step in zip(size, stride, strict=True):
-        places = places[..., None] + np.arange(count) * step
-    return x.reshape(-1)[places[0].astype(np.int32)]
+        offsets = offsets[..., None] + np.arange(count) * step
+    return x.reshape(-1)[offsets[0].astype(np.int32)]
 
 
 def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     x, mask = jnp.broadcast_arrays(x, mask)
-    places = jnp.cumsum(mask.reshape(-1).astype(jnp.int32)).reshape(mask.shape) - 1
-    return jnp.where(mask, source.reshape(-1).at[places].get(mode="clip"), x)
+    positions = jnp.cumsum(mask.reshape(-1).astype(jnp.int32)).reshape(mask.shape) - 1
+    return jnp.where(mask, source.reshape(-1).at[positions].get(mode="clip"), x)
 
 
 _COMBINES = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min", "mean": "add"}
@@ -59,15 +59,15 @@ _COMBINES = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min", "me
 
 def _scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> Any:
     """x with elements of src combined into it at places along an axis."""
-    places = list(jnp.indices(index.shape, sparse=True))
-    places[dim] = index
-    at, source = tuple(places), src[tuple(slice(0, n) for n in index.shape)]
+    indices = list(jnp.indices(index.shape, sparse=True))
+    indices[dim] = index
+    at, source = tuple(indices), src[tuple(slice(0, n) for n in index.shape)]
     if include_self and reduce != "mean":
         return getattr(x.at[at], _COMBINES[reduce])(source)
     count = jnp.zeros(x.shape, x.dtype).at[at].add(jnp.ones_like(source))
     start = x if include_self else jnp.where(count > 0, _neutral(reduce, x.dtype), x)
-    found = getattr(start.at[at], _COMBINES[reduce])(source)
-    return found / jnp.maximum(count + 1 if include_self else count, 1) if reduce == "mean" else found
+    reduced = getattr(start.at[at], _COMBINES[reduce])(source)
+    return reduced / jnp.maximum(count + 1 if include_self else count, 1) if reduce == "mean" else reduced
 
 
 def _neutral(how: str, dtype: Any) -> Any:
@@ -88,18 +88,18 @@ def _searchsorted(
 
 def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     order = jnp.argsort(x, axis=dim)
-    place = lax.index_in_dim(order, k - 1, axis=dim)
-    found = (jnp.take_along_axis(x, place, dim), place)
-    return found if keepdim else tuple(jnp.squeeze(v, dim) for v in found)
+    index = lax.index_in_dim(order, k - 1, axis=dim)
+    pair = (jnp.take_along_axis(x, index, dim), index)
+    return pair if keepdim else tuple(jnp.squeeze(v, dim) for v in pair)
 
 
 def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002 - the schema's names
     if min == max:
         raise LowerError("a histogram whose limits are those of its values", remedy="give min and max")
     x = x.reshape(-1)
-    place = jnp.minimum(jnp.floor((x - min) * (bins / (max - min))), bins - 1)
+    bin_of = jnp.minimum(jnp.floor((x - min) * (bins / (max - min))), bins - 1)
     inside = (x >= min) & (x <= max)
-    return jnp.sum((place[:, None] == jnp.arange(bins)) & inside[:, None], 0).astype(x.dtype)
+    return jnp.sum((bin_of[:, None] == jnp.arange(bins)) & inside[:, None], 0).astype(x.dtype)
 
 
 def _pdist(x: Any, p: float = 2.0) -> Any:
@@ -127,20 +127,20 @@ def _roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> Any:
     columns = parts(rois[:, 1], rois[:, 3], width, x.shape[3])
     maps = x.at[rois[:, 0].astype(jnp.int32)].get(mode="promise_in_bounds")
     lines = jnp.max(jnp.where(rows[:, None, :, :, None], maps[:, :, None], -jnp.inf), 3)
-    found = jnp.max(jnp.where(columns[:, None, None], lines[:, :, :, None], -jnp.inf), 4)
-    return jnp.where(found == -jnp.inf, 0.0, found), None
+    largest = jnp.max(jnp.where(columns[:, None, None], lines[:, :, :, None], -jnp.inf), 4)
+    return jnp.where(largest == -jnp.inf, 0.0, largest), None
 
 
 def _qr(a: Any, mode: str = "reduced") -> Any:
-    found = jnp.linalg.qr(a, mode=mode)
-    return (jnp.zeros(0, a.dtype), found) if mode == "r" else found
+    factors = jnp.linalg.qr(a, mode=mode)
+    return (jnp.zeros(0, a.dtype), factors) if mode == "r" else factors
 
 
 def _solve(a: Any, b: Any, left: bool = True) -> Any:
     is_vector = b.ndim == a.ndim - 1
     b = b[..., None] if is_vector else b
-    found = jnp.linalg.solve(a, b) if left else jnp.linalg.solve(a.mT, b.mT).mT
-    return found[..., 0] if is_vector else found
+    solution = jnp.linalg.solve(a, b) if left else jnp.linalg.solve(a.mT, b.mT).mT
+    return solution[..., 0] if is_vector else solution
 
 
 def _cholesky(a: Any, upper: bool = False) -> Any:

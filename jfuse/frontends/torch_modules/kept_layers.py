@@ -62,8 +62,8 @@ class _LayerFunctions:
         self._operators = operators
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._original, name)
-        return _Layer(found, self._operators[name]) if name in self._operators else found
+        function = getattr(self._original, name)
+        return _Layer(function, self._operators[name]) if name in self._operators else function
 
 
 class _Layer:
@@ -76,9 +76,9 @@ class _Layer:
     def __call__(self, x: Any, second: Any, third: Any, *rest: Any) -> Any:
         if isinstance(second, PackedSizes):  # they stand before states and weights, and no word of the batch's axis
             weights, *options = rest
-            found = self._operator(x, _listed(third), list(weights), *options, False, second.lengths)
-            second.filled_with_zeros = found[0]
-            return found
+            results = self._operator(x, _listed(third), list(weights), *options, False, second.lengths)
+            second.filled_with_zeros = results[0]
+            return results
         if isinstance(rest[0], list | tuple):  # what was packed by other means
             return self._original(x, second, third, *rest)
         return self._operator(x, _listed(second), list(third), *rest)

@@ -26,25 +26,25 @@ class Symbols:
 
         names: for each flat argument the names of open sizes by axis.
         """
-        known: dict[str, Dim] = {}
+        dims: dict[str, Dim] = {}
         compound: list[tuple[str, str]] = []
         inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
         nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-        for place, name in enumerate(inputs):
+        for position, name in enumerate(inputs):
             shape = getattr(nodes[name].meta.get("val"), "shape", ())
-            given = names[place] if place < len(names) else {}
+            names_by_axis = names[position] if position < len(names) else {}
             for axis, size in enumerate(shape):
                 text = str(size)
-                if isinstance(size, int) or text in known:
+                if isinstance(size, int) or text in dims:
                     continue
                 if text.isidentifier():
-                    known[text] = symbol(given.get(axis, f"{name}_{axis}"))
+                    dims[text] = symbol(names_by_axis.get(axis, f"{name}_{axis}"))
                 else:
-                    compound.append((text, given.get(axis, "")))
+                    compound.append((text, names_by_axis.get(axis, "")))
         for text, name in compound:
-            if name.isidentifier() and (found := solved(symbol(text), symbol(name))) and found[0] not in known:
-                known[found[0]] = found[1]
-        return cls(known)
+            if name.isidentifier() and (found := solved(symbol(text), symbol(name))) and found[0] not in dims:
+                dims[found[0]] = found[1]
+        return cls(dims)
 
     def limits(self, ranges: Mapping[Any, Any]) -> Iterator[str]:
         """Yield the size limits that torch.export found, as text.   ranges: by PyTorch's symbols, from 2"""

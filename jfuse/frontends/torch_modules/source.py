@@ -62,10 +62,10 @@ class TorchSignature:
         import torch
         from torch.utils import _pytree as tree
 
-        given = iter(flat)
-        leaves = [tensor_of(next(given)) if leaf is None else leaf for leaf in self.leaves]
+        tensors = iter(flat)
+        leaves = [tensor_of(next(tensors)) if leaf is None else leaf for leaf in self.leaves]
         arguments, named = tree.tree_unflatten([None if v is _NOTHING else v for v in leaves], self.structure)
-        held = {buffer.target: tensor_of(next(given)) for buffer in self.buffers}
+        held = {buffer.target: tensor_of(next(tensors)) for buffer in self.buffers}
         with torch.no_grad(), packed_to_full_size():
             if held:  # the module's own keep what they hold
                 results = torch.func.functional_call(self.function, held, arguments, named)
@@ -117,16 +117,16 @@ def import_modules(
         raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {list(parts)}")
     nans = NanWeights()
     with notes_kept() as notes:
-        kept = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
-        exports = {key: _exported(*part, selection.dynamic_shapes, rules) for key, part in kept.items()}
+        selected = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
+        exports = {key: _exported(*part, selection.dynamic_shapes, rules) for key, part in selected.items()}
         names = {
             name for export in exports.values() for name in (*_leaves_of(export.plain), *_output_names(export.plain))
         }
         buffers = buffers_of([export.plain for export in exports.values()], names)
         pairs = zip(exports.items(), buffers, strict=True)
-        found = [_import_one(key, export, held, rules, nans) for (key, export), held in pairs]
-    program = Program(tuple(signature for signature, _ in found))
-    functions = {function.key: function for _, function in found}
+        imported = [_import_one(key, export, held, rules, nans) for (key, export), held in pairs]
+    program = Program(tuple(signature for signature, _ in imported))
+    functions = {function.key: function for _, function in imported}
     return ImportedFunctions(program, functions, (*notes, *nans.notes()), explicit_states(buffers))
 
 
@@ -144,8 +144,8 @@ def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[A
     if not isinstance(source, Mapping):
         return {DEFAULT_KEY: (source, specs)}
     if not isinstance(specs, Mapping) or set(specs) != set(source):
-        known = list(specs) if isinstance(specs, Mapping) else specs
-        raise ImportFailed("specs= needs an entry for each module", expected=list(source), found=known)
+        known_keys = list(specs) if isinstance(specs, Mapping) else specs
+        raise ImportFailed("specs= needs an entry for each module", expected=list(source), found=known_keys)
     return {key: (module, specs[key]) for key, module in source.items()}
 
 
@@ -232,14 +232,14 @@ def _walked(signature: TorchSignature, program: Any, walker: TorchWalker) -> Sig
 
     names = SymbolNames()
     variables = {n: Var(t, n) for n, t in signature.inputs.items()}
-    given = list(variables.values())
-    names.reserve(symbols_in(tuple(v.type.shape for v in given)))
-    with recording(names=names) as trace, sizes_read_from(given):
-        results = walker.results(program, dict(zip(signature.placeholders, given, strict=True)))
+    inputs = list(variables.values())
+    names.reserve(symbols_in(tuple(v.type.shape for v in inputs)))
+    with recording(names=names) as trace, sizes_read_from(inputs):
+        results = walker.results(program, dict(zip(signature.placeholders, inputs, strict=True)))
         pairs = list(zip(program.graph_signature.output_specs, results, strict=True))
         after = {spec.target: result for spec, result in pairs if is_write(spec)}
         results = [result for spec, result in pairs if not is_write(spec)]
         named = named_results(tree.tree_unflatten(results, program.call_spec.out_spec))
         named |= {buffer.output: after[buffer.target] for buffer in signature.buffers if buffer.is_written}
-        graph = trace.finish(signature.key, given, list(named.values()))
+        graph = trace.finish(signature.key, inputs, list(named.values()))
     return Signature(signature.key, graph, tuple(signature.inputs), tuple(named))

@@ -15,14 +15,14 @@ def values_of(program: Any, tensors: Mapping[str, Any]) -> dict[str, tuple[np.nd
     """The results of each operator that are all tensors, by its place, for the program's tensors by name."""
     import torch
 
-    found: dict[str, tuple[np.ndarray, ...]] = {}
+    values_by_node: dict[str, tuple[np.ndarray, ...]] = {}
 
     class Recording(torch.fx.Interpreter):  # type: ignore[misc]
         def run_node(self, node: Any) -> Any:
             result = super().run_node(node)
             parts = result if isinstance(result, list | tuple) else (result,)
             if node.op == "call_function" and parts and all(isinstance(part, torch.Tensor) for part in parts):
-                found[place_of(node)] = tuple(map(array_of, parts))
+                values_by_node[place_of(node)] = tuple(map(array_of, parts))
             return result
 
     held = {**program.state_dict, **program.constants}
@@ -34,4 +34,4 @@ def values_of(program: Any, tensors: Mapping[str, Any]) -> dict[str, tuple[np.nd
             arguments.append(spec.arg.value if spec.kind.name == "USER_INPUT" else held[spec.target])
     with torch.no_grad():
         Recording(program.graph_module).run(*arguments)
-    return found
+    return values_by_node

@@ -74,13 +74,13 @@ class TorchWalker:
         outputs: list[Any] = []
         for node in _needed(module.graph):
             if node.op == "get_attr":
-                found = _attribute(module, node.target)
-                values[node] = self._looked_at(node.target, array_of(found)) if hasattr(found, "detach") else found
+                value = _attribute(module, node.target)
+                values[node] = self._looked_at(node.target, array_of(value)) if hasattr(value, "detach") else value
             elif node.op == "call_function":
                 values[node] = self._call(node, values)
             elif node.op == "output":
-                found = _replaced(node.args[0], values)
-                outputs = list(found) if isinstance(found, list | tuple) else [found]  # a condition gives one value
+                value = _replaced(node.args[0], values)
+                outputs = list(value) if isinstance(value, list | tuple) else [value]  # a condition gives one value
         return outputs
 
     def _call(self, node: Any, values: Mapping[Any, Any]) -> Any:
@@ -99,8 +99,8 @@ class TorchWalker:
             if _short(node) in CONTROL and not _is_operator(node):
                 return CONTROL[_short(node)](self._run, *args, **named)
             if not _is_operator(node):
-                found = _OF_SIZES.get(_short(node), node.target)(*args, **named)
-                return self.clipped.get(str(found), found) if _is_open(found) else found
+                result = _OF_SIZES.get(_short(node), node.target)(*args, **named)
+                return self.clipped.get(str(result), result) if _is_open(result) else result
             if _name(node).startswith("aten.sym_size"):
                 return args[0].shape[args[1]]
             if _name(node).startswith("aten.sym_numel"):
@@ -111,8 +111,8 @@ class TorchWalker:
 
     def _inlined(self, args: Sequence[Any]) -> list[Any]:
         """The results of a graph within a context that concerns gradients or precision."""
-        place = next(i for i, a in enumerate(args) if hasattr(a, "graph"))
-        return self._run(args[place], args[place + 1 :])
+        first_graph = next(i for i, a in enumerate(args) if hasattr(a, "graph"))
+        return self._run(args[first_graph], args[first_graph + 1 :])
 
     def _run(self, inner: Any, arguments: Sequence[Any]) -> list[Any]:
         """The results of a graph module for the values of its placeholders."""
@@ -127,13 +127,13 @@ class TorchWalker:
         unread = [k for k, v in keywords.items() if k not in rule.attributes and k not in _FOR_STORAGE and v]
         if unread:
             raise LowerError(f"{_name(node)} with {unread[0]}={keywords[unread[0]]!r} has no TFLite spelling")
-        given = {k: _plain(v) for k, v in keywords.items() if k in rule.attributes}
-        found = rule(*map(_plain, positional), **given)
+        attributes = {k: _plain(v) for k, v in keywords.items() if k in rule.attributes}
+        result = rule(*map(_plain, positional), **attributes)
         stated = node.meta.get("val")
-        _check(found, stated, node)
-        if isinstance(found, Var) and hasattr(stated, "shape"):
-            self.clipped.update(self.symbols.clipped(found.shape, stated.shape))
-        return found
+        _check(result, stated, node)
+        if isinstance(result, Var) and hasattr(stated, "shape"):
+            self.clipped.update(self.symbols.clipped(result.shape, stated.shape))
+        return result
 
     def _in_jax(self, node: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """The results of an operator without a rule, by a function of jax."""
@@ -141,10 +141,10 @@ class TorchWalker:
         assert function is not None  # `results` asked for it
         stated = node.meta.get("val")
         kinds = [dtype_of(v.dtype) if hasattr(v, "dtype") else None for v in _leaves(stated)]
-        given = {k: _plain(v) for k, v in named.items() if k not in _FOR_STORAGE}
-        found = computed_in_jax(function, [_plain(v) for v in args], given, kinds)
-        _check(found if isinstance(stated, list | tuple) else found[0], stated, node)
-        return found if isinstance(stated, list | tuple) else found[0]
+        keywords = {k: _plain(v) for k, v in named.items() if k not in _FOR_STORAGE}
+        result = computed_in_jax(function, [_plain(v) for v in args], keywords, kinds)
+        _check(result if isinstance(stated, list | tuple) else result[0], stated, node)
+        return result if isinstance(stated, list | tuple) else result[0]
 
     def _refuse_without_rule(self, module: Any, inputs: set[str]) -> None:
         """Raise LowerError for all operators without a rule whose operands are not constant."""
@@ -242,13 +242,13 @@ def _attribute(module: Any, path: str) -> Any:
 
 def _needed(graph: Any) -> list[Any]:
     """The nodes that the results need, in order."""
-    wanted = {node for node in graph.nodes if node.op == "output"}
-    kept = []
+    needed = {node for node in graph.nodes if node.op == "output"}
+    nodes = []
     for node in reversed(graph.nodes):
-        if node in wanted:
-            kept.append(node)
-            wanted.update(node.all_input_nodes)
-    return kept[::-1]
+        if node in needed:
+            nodes.append(node)
+            needed.update(node.all_input_nodes)
+    return nodes[::-1]
 
 
 def _replaced(value: Any, values: Mapping[Any, Any]) -> Any:
@@ -279,8 +279,8 @@ def _computed(node: Any, args: Any, named: Any) -> Any:
     import torch
 
     with torch.no_grad():
-        found = node.target(*_as_torch(args), **_as_torch(named))
-    return _from_torch(found)
+        result = node.target(*_as_torch(args), **_as_torch(named))
+    return _from_torch(result)
 
 
 def _as_torch(value: Any) -> Any:
@@ -301,10 +301,10 @@ def _bound(schema: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[
     """The arguments as the schema has them: by position as far as any is given, the others by keyword."""
     keywords = dict(named)
     positional = list(args)
-    for place, argument in enumerate(a for a in schema.arguments if not a.kwarg_only):
-        if place < len(args):
+    for position, argument in enumerate(a for a in schema.arguments if not a.kwarg_only):
+        if position < len(args):
             continue
-        if not any(a.name in keywords for a in list(schema.arguments)[place:] if not a.kwarg_only):
+        if not any(a.name in keywords for a in list(schema.arguments)[position:] if not a.kwarg_only):
             break
         positional.append(keywords.pop(argument.name, argument.default_value))
     return positional, keywords

@@ -32,15 +32,15 @@ def accepted(
     except (KernelFailed, NoEnd):
         raise
     except VerifyFailed as refused:
-        found = _others(step, calls, redraw, signature, str(refused.found), resets)
-        if found is None:
+        replacement = _others(step, calls, redraw, signature, str(refused.found), resets)
+        if replacement is None:
             raise
-        return found
+        return replacement
     if step.kind == "random" and step.key not in redraw.kept and not signature.states and _has_nan(outputs):
         # A factor of a matrix that is not definite is NaN, beside what happened to be in memory.
-        found = _taken(step, calls, redraw, redraw.definite(signature, step.inputs), numbers=True)
-        if found is not None:
-            return found
+        replacement = _taken(step, calls, redraw, redraw.definite(signature, step.inputs), numbers=True)
+        if replacement is not None:
+            return replacement
     return replace(step, inputs=drawn), outputs
 
 

@@ -116,20 +116,20 @@ class Comparison:
             return
         if self._is_passed_over(step, wanted):
             return
-        found = self._answers(step, running, wanted)
-        if found is None:
+        answers = self._answers(step, running, wanted)
+        if answers is None:
             self._pass_over(f"inputs of {step.kind}: a kernel refuses them")
             return
         earlier = () if self._keeps else tuple(self._earlier)
         self._earlier.append(step)
         if self.in_rows:
             wanted = {**wanted, **states_as_outputs(asked.states)}
-        if step.kind in OVERFLOWING and not all(map(_all_finite, found)):
+        if step.kind in OVERFLOWING and not all(map(_all_finite, answers)):
             self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
             return
         if step.kind in MOVING:
             self._learn(step, wanted)
-        wrong = [w for i, outputs in enumerate(found) for w in self._differing(step, i, outputs, wanted)]
+        wrong = [w for i, outputs in enumerate(answers) for w in self._differing(step, i, outputs, wanted)]
         if self._around is not None:
             around, operands = self._around.run(step.key, step.inputs, states)
             wrong += self._differing(step, -1, around, operands)
@@ -139,7 +139,7 @@ class Comparison:
             self.call(other)
             return
         if step.kind in MOVING:
-            self._elements.add(self._candidates(step, found, wanted, states))
+            self._elements.add(self._candidates(step, answers, wanted, states))
         self.calls += 1
         self.first = self.first or step
         if self._keeps:
@@ -148,14 +148,14 @@ class Comparison:
     def _answers(self, step: CallInputs, running: Sequence[Calls], wanted: Arrays) -> Sequence[Arrays] | None:
         """Run the subjects and check their types; None if sizes are too large for a kernel."""
         try:
-            found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
+            answers = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
         except JfuseError:
             if step.kind != LONGER or self.reference.name != "XLA":  # which reads beyond a table's end
                 raise
             return None
-        for place, outputs in enumerate(found):
-            need_same_types(step.key, self._pair(place), outputs, wanted)
-        return found
+        for number, outputs in enumerate(answers):
+            need_same_types(step.key, self._pair(number), outputs, wanted)
+        return answers
 
     def _is_passed_over(self, step: CallInputs, wanted: Arrays) -> bool:
         """Whether the reference's answers to an edge are not to be compared."""
@@ -192,9 +192,9 @@ class Comparison:
                 for output, moved in moves.items():
                     self.scales.take(key, output, moved)
             parts = of_all_processes(share.found, VerifyFailed)
-            for place, output in dict.fromkeys(at for part in parts for at in part.findings):
-                for finding in (f for part in parts for f in part.findings.get((place, output), ())):
-                    self._take(key, output, self._pair(place), finding)
+            for number, output in dict.fromkeys(at for part in parts for at in part.findings):
+                for finding in (f for part in parts for f in part.findings.get((number, output), ())):
+                    self._take(key, output, self._pair(number), finding)
             count = batch.count * batch.calls
             self.calls += count
             self.on_call(count)

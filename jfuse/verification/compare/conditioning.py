@@ -53,15 +53,17 @@ class Conditioning:
         exact = rounded_results(*_in_f64(signature, row), None)
         unit = max(w.tolerance.unit for w in wrong)
         plain, *few = (rounded_results(signature, row, seed, unit) for seed in (None, *range(_FEW)))
-        found = [_Rounding.of(w, exact.get(w.output), plain.get(w.output)) for w in wrong]
+        roundings = [_Rounding.of(w, exact.get(w.output), plain.get(w.output)) for w in wrong]
         left = list(wrong)
         for seed in range(_MANY):
             moved = few[seed] if seed < _FEW else rounded_results(signature, row, seed, unit)
-            for rounding in filter(None, found):
+            for rounding in filter(None, roundings):
                 rounding.learn(moved.get(rounding.wrong.output))
             if seed >= _FEW - 1:
-                left = [w for w, rounding in zip(wrong, found, strict=True) if rounding is None or rounding.unexplained]
-            if seed >= _FEW - 1 and not any(r is not None and r.may_yet for r in found):
+                left = [
+                    w for w, rounding in zip(wrong, roundings, strict=True) if rounding is None or rounding.unexplained
+                ]
+            if seed >= _FEW - 1 and not any(r is not None and r.may_yet for r in roundings):
                 break
         names = ", ".join(sorted({w.output for w in wrong if w not in left}))
         whose = "the source" if unit else "f32"

@@ -92,7 +92,7 @@ def _same_places(some: np.ndarray, other: np.ndarray, others: tuple[int, ...]) -
 def _parts(places: Mapping[int, np.ndarray]) -> Iterator[str]:
     """Words for the places that are true, where others on their axis are not."""
     for axis, there in places.items():
-        found = np.flatnonzero(there)
-        if 0 < len(found) < len(there):
-            named = ", ".join(map(str, found[:_NAMED])) + (", …" if len(found) > _NAMED else "")
-            yield f"{len(found):,} of {len(there):,} places of axis {axis} ({named})"
+        indices = np.flatnonzero(there)
+        if 0 < len(indices) < len(there):
+            named = ", ".join(map(str, indices[:_NAMED])) + (", …" if len(indices) > _NAMED else "")
+            yield f"{len(indices):,} of {len(there):,} places of axis {axis} ({named})"

@@ -42,8 +42,8 @@ class ElementErrors:
 
     def add(self, suspects: Iterator[Suspect]) -> None:
         """Keep the suspects that remain, and the new ones that may be wrong by the scales so far."""
-        found = [*self.suspects, *suspects]
-        self.suspects = [s for s in found if self.wrong_elements(s.step.key, s.wrong, so_far=True) is not None]
+        candidates = [*self.suspects, *suspects]
+        self.suspects = [s for s in candidates if self.wrong_elements(s.step.key, s.wrong, so_far=True) is not None]
 
     def wrong_elements(self, key: str, of: WrongOutput, *, so_far: bool = False) -> WrongOutput | None:
         """The output as one that is wrong by its elements' own scales; None where it is right.   so_far: or may be"""
@@ -98,5 +98,5 @@ class ElementErrors:
     def _last_of(self, row: Sequence[CallInputs], output: str) -> np.ndarray:
         calls = self.reference.start()
         for step in row:
-            found = outputs_and_states(calls, step.inputs, step.key)
-        return np.asarray(found[output])
+            outputs = outputs_and_states(calls, step.inputs, step.key)
+        return np.asarray(outputs[output])

@@ -79,12 +79,12 @@ def _named(
     """The names of theirs by ours: equal ones, the rest by place. States that one side shows may be missing."""
     rest = [n for n in ours if n not in theirs]
     others = [n for n in theirs if n not in ours]
-    found = {n: n for n in ours if n in theirs}
+    names = {n: n for n in ours if n in theirs}
     rest = rest if len(rest) == len(others) else [n for n in rest if not _is_state(n, our_states)]
     others = others if len(rest) == len(others) else [n for n in others if not _is_state(n, their_states)]
     if len(rest) != len(others):
         raise JfuseError(f"the {what} are not the same", expected=list(ours), found=list(theirs))
-    return found | dict(zip(rest, others, strict=True))
+    return names | dict(zip(rest, others, strict=True))
 
 
 def _is_state(name: str, states: Sequence[str]) -> bool:
@@ -164,9 +164,9 @@ class Renamed:
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """As the subject's, by the other side's names."""
-        found = self.matches[key]
-        own = {name: inputs[ours] for ours, name in found.inputs.items()}
-        return _back(found, self.subject.batch(own, found.key, in_a_row=in_a_row))
+        match = self.matches[key]
+        own = {name: inputs[ours] for ours, name in match.inputs.items()}
+        return _back(match, self.subject.batch(own, match.key, in_a_row=in_a_row))
 
     def singly(self, key: str) -> str | None:
         """As the subject says it of its own signature."""
@@ -187,9 +187,9 @@ class _RenamedCalls:
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
         assert key is not None
-        found = self.matches[key]
-        own = {name: inputs[ours] for ours, name in found.inputs.items()}
-        return _back(found, self.calls.run(own, found.key))
+        match = self.matches[key]
+        own = {name: inputs[ours] for ours, name in match.inputs.items()}
+        return _back(match, self.calls.run(own, match.key))
 
 
 def _back(found: SignatureMatch, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -72,10 +72,10 @@ class SampleShare:
         return dict(self._moves()) if self._numbers else {}
 
     def _moves(self) -> Iterator[tuple[str, ElementRanges]]:
-        wanted, found = self._answers
-        for output in (n for n in wanted if n in self.tolerances and any(n in outputs for outputs in found[:1])):
+        expected, answers = self._answers
+        for output in (n for n in expected if n in self.tolerances and any(n in outputs for outputs in answers[:1])):
             if self.tolerances[output].per_element:
-                moves = self.elements.scales.moves(self.key, output, wanted[output], self._axes)
+                moves = self.elements.scales.moves(self.key, output, expected[output], self._axes)
                 if moves is not None:
                     yield output, moves
 
@@ -88,11 +88,11 @@ class SampleShare:
         )
 
     def _findings(self) -> Iterator[tuple[tuple[int, str], Sequence[LargestDifference | OddCall]]]:
-        wanted, found = self._answers
-        for place, outputs in enumerate(found):
-            for output in (n for n in wanted if n in outputs and n in self.tolerances):
-                findings = list(self._of_output(place, output, outputs[output], wanted[output]))
-                yield (place, output), findings
+        expected, answers = self._answers
+        for number, outputs in enumerate(answers):
+            for output in (n for n in expected if n in outputs and n in self.tolerances):
+                findings = list(self._of_output(number, output, outputs[output], expected[output]))
+                yield (number, output), findings
                 if any(isinstance(f, OddCall) and f.left for f in findings):
                     return
 
@@ -123,8 +123,8 @@ class SampleShare:
     def _answers(self) -> tuple[Arrays, Sequence[Arrays]]:
         """Of the reference, and of each subject."""
         sides = (self.reference, *self.subjects)
-        wanted, *found = (s.batch(self._inputs, self.key, in_a_row=self.in_a_row) for s in sides)
-        return wanted, found
+        expected, *answers = (s.batch(self._inputs, self.key, in_a_row=self.in_a_row) for s in sides)
+        return expected, answers
 
     def _of_output(
         self, place: int, output: str, found: np.ndarray, wanted: np.ndarray

@@ -90,9 +90,9 @@ class ElementScales:
 
     def take(self, key: str, output: str, moves: ElementRanges) -> None:
         """Merge with the ranges of later calls."""
-        known = self._known.get((key, output))
-        is_alike = known is not None and known.first.shape == moves.first.shape
-        self._known[key, output] = known.then(moves) if known is not None and is_alike else moves
+        ranges = self._known.get((key, output))
+        is_alike = ranges is not None and ranges.first.shape == moves.first.shape
+        self._known[key, output] = ranges.then(moves) if ranges is not None and is_alike else moves
 
     def of(
         self, key: str, output: str, wanted: np.ndarray, tolerance: Tolerance, *, so_far: bool = False
@@ -103,32 +103,32 @@ class ElementScales:
         own: a sine of a multiple of pi is nothing but rounding. so_far: more calls will come, so the least that these
         scales may turn out to be.
         """
-        known = self._known.get((key, output))
-        if known is None or not tolerance.per_element or not tolerance.value or not wanted.size:
+        ranges = self._known.get((key, output))
+        if ranges is None or not tolerance.per_element or not tolerance.value or not wanted.size:
             return None
         axes = self._open_axes(key, output, wanted.ndim)
-        if known.first.shape != tuple(1 if a in axes else n for a, n in enumerate(wanted.shape)):
+        if ranges.first.shape != tuple(1 if a in axes else n for a, n in enumerate(wanted.shape)):
             return None
         times = max(1.0, min(TIMES, _COARSEST / tolerance.value))
         whole = _rows(wanted, ())
-        still = known.largest if so_far else np.inf
-        own = np.where(known.spread > 0, np.maximum(times * known.spread, known.largest), still)
+        still = ranges.largest if so_far else np.inf
+        own = np.where(ranges.spread > 0, np.maximum(times * ranges.spread, ranges.largest), still)
         row = _rows(wanted, axes)
         if 0 in axes and wanted[0].size >= _LEAST_ROW:
             own = np.minimum(own, np.where(row > 0, times * row, np.inf))
         least = float(ml_dtypes.finfo(wanted.dtype).tiny) / tolerance.value  # type: ignore[no-untyped-call]
         with np.errstate(invalid="ignore"):
-            rounding = np.nan_to_num(_ROUNDINGS * known.noise * row / tolerance.value, posinf=np.inf)
+            rounding = np.nan_to_num(_ROUNDINGS * ranges.noise * row / tolerance.value, posinf=np.inf)
         scale = np.minimum(np.maximum(np.maximum(own, rounding), least), np.maximum(whole, least))
         return np.asarray(scale)
 
     def widen(self, key: str, output: str, wanted: np.ndarray, moves: np.ndarray) -> None:
         """Take in how far roundings move the values of one call."""
-        known = self._known[key, output]
+        ranges = self._known[key, output]
         axes = self._open_axes(key, output, wanted.ndim)
         row = _rows(wanted, axes)
         noise = _largest(np.divide(moves, row, out=np.zeros(moves.shape), where=row > 0), axes)
-        self._known[key, output] = replace(known, noise=np.maximum(known.noise, noise))
+        self._known[key, output] = replace(ranges, noise=np.maximum(ranges.noise, noise))
 
     def _open_axes(self, key: str, output: str, rank: int) -> tuple[int, ...]:
         signature = self.signatures.get(key)
@@ -158,12 +158,12 @@ def _nudged(array: np.ndarray, tolerance: float, generator: np.random.Generator)
 def moved_by_rounding(plain: np.ndarray, others: Iterable[np.ndarray]) -> np.ndarray:
     """How far each element moved in any of the others; one that stops or starts to be finite moved for ever."""
     a = _finite_or_nan(plain)
-    found = np.zeros(a.shape)
+    largest = np.zeros(a.shape)
     for other in others:
         b = _finite_or_nan(other)
         moves = np.where(np.isnan(a) != np.isnan(b), np.inf, np.nan_to_num(np.abs(a - b)))
-        found = np.maximum(found, moves)
-    return found
+        largest = np.maximum(largest, moves)
+    return largest
 
 
 def _rows(wanted: np.ndarray, open_axes: tuple[int, ...]) -> np.ndarray:
@@ -182,9 +182,9 @@ def _of_parts(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.nd
     if not any(a.dtype.kind == "c" for a in arrays):
         return function(*arrays)
     real, imaginary = (function(*parts) for parts in ([a.real for a in arrays], [a.imag for a in arrays]))
-    found = np.empty(real.shape, np.complex128)
-    found.real, found.imag = real, imaginary
-    return found
+    joined = np.empty(real.shape, np.complex128)
+    joined.real, joined.imag = real, imaginary
+    return joined
 
 
 def _reach(low: np.ndarray, high: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -50,8 +50,8 @@ def _takes_for_zeros(subjects: Sequence[Subject], step: CallInputs, wrong: Wrong
     """Whether a subject answers zeros in place of denormals as it answers these, and as the reference answers zeros."""
     if wrong.place < 0:
         return False
-    found = np.asarray(_answers(subjects[wrong.place], step, _flushed)[wrong.output])
-    return np.array_equal(found, wrong.found) and not _apart(found, wanted, wrong)
+    output = np.asarray(_answers(subjects[wrong.place], step, _flushed)[wrong.output])
+    return np.array_equal(output, wrong.found) and not _apart(output, wanted, wrong)
 
 
 def _answers(reference: Subject, step: CallInputs, change: Callable[[np.ndarray], np.ndarray]) -> Arrays:
@@ -94,18 +94,18 @@ def ties_in_loops(
     inner = (e for eqn in graph.eqns for body in eqn.bodies for e in all_eqns(body))
     if not any(e.op.chooses for e in inner) or any(w.place < 0 for w in wrong):
         return False
-    places = {w.place for w in wrong}
+    numbers = {w.place for w in wrong}
     moves = False
     for seed in range(_TIMES):
         inputs = {name: _aside(array, seed) for name, array in step.inputs.items()}
         try:
-            wanted = reference.start().run(inputs, step.key)
+            expected = reference.start().run(inputs, step.key)
         except VerifyFailed:
             return False
-        found = {place: outputs_and_states(subjects[place].start(), inputs, step.key) for place in places}
-        if any(_apart(found[w.place][w.output], wanted[w.output], w) for w in wrong):
+        answers = {place: outputs_and_states(subjects[place].start(), inputs, step.key) for place in numbers}
+        if any(_apart(answers[w.place][w.output], expected[w.output], w) for w in wrong):
             return False
-        moves |= any(_apart(wanted[w.output], w.wanted, w) for w in wrong)
+        moves |= any(_apart(expected[w.output], w.wanted, w) for w in wrong)
     return moves
 
 

@@ -136,8 +136,10 @@ class _TieCheck:
             results = self._following(step, states, {v: found[n] for v, n in zip(taken, names, strict=True)})
             states = _states_of(results)  # no interpreter tells its own
         stale = {self.signature.output_names[i] for i in results_of_stubs(graph) if i < outputs}  # other memory here
-        told = {w.output: w.found for w in self.wrong if w.pair.endswith("/litert") and w.output not in stale}
-        return self._agrees(found, told) and self._agrees(results, {n: found[n] for n in self.signature.output_names})
+        at_outputs = {w.output: w.found for w in self.wrong if w.pair.endswith("/litert") and w.output not in stale}
+        return self._agrees(found, at_outputs) and self._agrees(
+            results, {n: found[n] for n in self.signature.output_names}
+        )
 
     def _reference_and_xla(self, reference: str) -> bool:
         if reference in ("pytorch", "jax"):
@@ -157,8 +159,8 @@ class _TieCheck:
         for step in self.row:
             results = other._following(step, states, {})
             states = _states_of(results)
-        told = {w.output: w.found for w in self.wrong if w.pair.endswith("/xla")}
-        return self._agrees(results, told) and other._xla_and_file()
+        at_outputs = {w.output: w.found for w in self.wrong if w.pair.endswith("/xla")}
+        return self._agrees(results, at_outputs) and other._xla_and_file()
 
     def _function_and_xla(self, *, takes_any: bool) -> bool:
         """Whether XLA reproduces the source's outputs from the source's values before the choices.
@@ -202,8 +204,8 @@ class _TieCheck:
 
     def _rounded_by(self, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Var, np.ndarray]:
         """Results of the source's fake quantizations."""
-        found = {v: nodes.get(s.of_node, ()) for v, s in self._steps.items()}
-        return {v: a[0] for v, a in found.items() if len(a) == 1 and _fits(a[0], v)}
+        results = {v: nodes.get(s.of_node, ()) for v, s in self._steps.items()}
+        return {v: a[0] for v, a in results.items() if len(a) == 1 and _fits(a[0], v)}
 
     def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
         return {state.name: state.initial.array for state in signature.states}
@@ -290,15 +292,15 @@ def _quantizes(eqn: Eqn) -> bool:
 
 
 def _computed_floats(graph: Graph, eqn: Eqn) -> Iterator[Var]:
-    given = set(graph.inputs)
-    return (a for a in eqn.inputs if isinstance(a, Var) and a.type.dtype.is_float and a not in given)
+    inputs = set(graph.inputs)
+    return (a for a in eqn.inputs if isinstance(a, Var) and a.type.dtype.is_float and a not in inputs)
 
 
 def _before_choices(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Var, np.ndarray]:
     """The last values before each choice that are those of nodes of the source."""
     by = producers(graph)
     last = {e.source.node: e for e in graph.eqns}
-    found: dict[Var, np.ndarray] = {}
+    values_before: dict[Var, np.ndarray] = {}
     seen: set[Var] = set()
     waiting = [v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e)]
     while waiting:
@@ -309,15 +311,15 @@ def _before_choices(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -
         eqn = by[var]
         values = [_in_type_of(v, var) for v in nodes.get(eqn.source.node, ())]
         if len(values) == len(eqn.outputs) == 1 and last[eqn.source.node] is eqn and _fits(values[0], var):
-            found[var] = values[0]
+            values_before[var] = values[0]
         elif not chooses(eqn):
             waiting += _computed_floats(graph, eqn)
-    return {v: found[v] for e in graph.eqns for v in e.outputs if v in found}
+    return {v: values_before[v] for e in graph.eqns for v in e.outputs if v in values_before}
 
 
 def _chosen(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Eqn, tuple[np.ndarray, np.ndarray]]:
     """The source's greatest elements and their places, for equations that take these: PyTorch takes any of equals."""
-    found: dict[Eqn, tuple[np.ndarray, np.ndarray]] = {}
+    choices: dict[Eqn, tuple[np.ndarray, np.ndarray]] = {}
     for eqn in graph.eqns:
         results = nodes.get(eqn.source.node, ())
         takes = eqn.op.chooses and [out.type.dtype.is_integer for out in eqn.outputs] == [False, True]
@@ -325,8 +327,8 @@ def _chosen(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[E
             continue
         values, places = _in_type_of(results[0], eqn.outputs[0]), results[1].astype(np.int32)
         if _fits(values, eqn.outputs[0]) and _fits(places, eqn.outputs[1]):
-            found[eqn] = (values, places)
-    return found
+            choices[eqn] = (values, places)
+    return choices
 
 
 def _in_type_of(value: np.ndarray, var: Var) -> np.ndarray:

@@ -89,8 +89,8 @@ def narrowest_computed(program: Program) -> DType | None:
 
 
 def _narrowest(eqns: Iterable[Eqn], outputs: Sequence[Atom]) -> DType | None:
-    told = set(outputs)
-    computed = {v.type.dtype for eqn in eqns for v in eqn.outputs if v not in told}
+    typed = set(outputs)
+    computed = {v.type.dtype for eqn in eqns for v in eqn.outputs if v not in typed}
     return next((dtype for dtype in _NARROW if dtype in computed), None)
 
 

@@ -49,8 +49,12 @@ def needed_shapes(signature: Signature, drawn: Arrays, fixed: Collection[str]) -
     tags = {n: _FIRST_TAG + 8 * k + np.arange(max(drawn[n].size, 1)) for k, n in enumerate(numbers)}
     tagged = {n: tags[n].reshape(a.shape).astype(a.dtype) if n in tags else a for n, a in drawn.items()}
     shapes = [_shape_of(signature, eqn, tagged) for eqn in _transposed(signature.graph)]
-    found = {n: _places(tags[n][: drawn[n].size], shapes) for n in numbers}
-    return {n: NeededShape(signature, n, places) for n, places in found.items() if any(p is not None for p in places)}
+    places_by_input = {n: _places(tags[n][: drawn[n].size], shapes) for n in numbers}
+    return {
+        n: NeededShape(signature, n, places)
+        for n, places in places_by_input.items()
+        if any(p is not None for p in places)
+    }
 
 
 def _is_transposed(eqn: Eqn) -> bool:
@@ -71,10 +75,10 @@ def _shape_of(signature: Signature, eqn: Eqn, inputs: Arrays) -> list[int]:
         return []
     try:
         with jax.enable_x64(True):
-            (found,) = evaluate(Graph("shape", graph.inputs, live_eqns(graph, (shape,)), (shape,)), args)
+            (shape_array,) = evaluate(Graph("shape", graph.inputs, live_eqns(graph, (shape,)), (shape,)), args)
     except (JfuseError, TypeError, ValueError, IndexError):  # what operators say against numbers that are no sizes
         return []
-    return [int(n) for n in np.asarray(found)]
+    return [int(n) for n in np.asarray(shape_array)]
 
 
 def _places(tags: np.ndarray, shapes: Sequence[Sequence[int]]) -> tuple[tuple[int, int] | None, ...]:

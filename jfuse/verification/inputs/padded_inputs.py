@@ -27,8 +27,8 @@ def keep_promises(
         if not set(promise.inputs) <= arrays.keys():
             continue  # of another signature
         tried = [p for p in _padded(promise, arrays, seed) if _is_kept(promise, p)]
-        kept = max(tried, key=lambda p: float((_mask(promise, p) != promise.counts).mean()), default=None)
-        if kept is None:
+        best = max(tried, key=lambda p: float((_mask(promise, p) != promise.counts).mean()), default=None)
+        if best is None:
             raise VerifyFailed(
                 "no inputs found that keep a promise",
                 where=promise.source,
@@ -36,7 +36,7 @@ def keep_promises(
                 found="masks with gaps for inputs that end in zeros or in the value that the mask compares with",
                 remedy="verify=False, and compare with inputs of your own",
             )
-        inputs |= {n: kept[v] for n, v in zip(signature.input_names, signature.graph.inputs, strict=True)}
+        inputs |= {n: best[v] for n, v in zip(signature.input_names, signature.graph.inputs, strict=True)}
     return inputs
 
 

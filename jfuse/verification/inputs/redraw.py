@@ -50,12 +50,12 @@ class Manner:
         """An array of the dtype and, but for `axes`, of the shape of the one drawn before.   inputs: all drawn"""
         for own, axis in self.axes:
             size = -(-inputs[self.other].shape[axis] // self.multiple) * self.multiple
-            places = np.arange(size) % max(drawn.shape[own], 1)
-            drawn = np.take(drawn, places, own)
+            positions = np.arange(size) % max(drawn.shape[own], 1)
+            drawn = np.take(drawn, positions, own)
         sized = inputs.get(self.other, drawn)
         n = sized.size if self.axis is None else sized.shape[self.axis]
-        found = np.asarray(_KINDS[self.kind](self, generator, drawn, n, sized))
-        return found.reshape(drawn.shape).astype(drawn.dtype)
+        numbers = np.asarray(_KINDS[self.kind](self, generator, drawn, n, sized))
+        return numbers.reshape(drawn.shape).astype(drawn.dtype)
 
 
 Manners = Mapping[str, Manner]
@@ -143,19 +143,19 @@ def _agreeing(signature: Signature, drawn: Arrays, fixed: Collection[str]) -> It
     open_ = {n: [i for i, d in enumerate(v.type.shape) if not is_known(d)] for n, v in named}
     for other, theirs in open_.items():
         for moved in (0, *theirs[1:]):
-            found: dict[str, tuple[tuple[int, int], ...]] = {}
+            axes_by_input: dict[str, tuple[tuple[int, int], ...]] = {}
             for name, own in open_.items():
                 vector = drawn[name].ndim == 1
                 pairs = [(i, i + moved) for i in own if i + moved in theirs and (vector or not moved)]
                 differing = tuple((i, k) for i, k in pairs if drawn[name].shape[i] != drawn[other].shape[k])
                 if differing and name not in fixed:
-                    found[name] = differing
-            if found:
-                yield {n: Manner(SIZES, other, axes=axes) for n, axes in found.items()}
-                ordered = [n for n in found if drawn[n].ndim == 1 and drawn[n].dtype.kind in "iu"]
-                kinds = {n: "ascending" if n in ordered else SIZES for n in found}
+                    axes_by_input[name] = differing
+            if axes_by_input:
+                yield {n: Manner(SIZES, other, axes=axes) for n, axes in axes_by_input.items()}
+                ordered = [n for n in axes_by_input if drawn[n].ndim == 1 and drawn[n].dtype.kind in "iu"]
+                kinds = {n: "ascending" if n in ordered else SIZES for n in axes_by_input}
                 if ordered:
-                    yield {n: Manner(kinds[n], other, axes=axes) for n, axes in found.items()}
+                    yield {n: Manner(kinds[n], other, axes=axes) for n, axes in axes_by_input.items()}
 
 
 def _multiples(signature: Signature, fixed: Collection[str]) -> Iterator[Manners]:
@@ -168,19 +168,19 @@ def _multiples(signature: Signature, fixed: Collection[str]) -> Iterator[Manners
                     axes.setdefault(symbols, {}).setdefault(name, []).append((axis, axis))
     whole = axes.pop(_ALL, {})
     for multiple in _MULTIPLES:
-        for found in (*axes.values(), *([whole] if len(axes) > 1 else [])):
-            yield {n: Manner(SIZES, n, axes=tuple(pairs), multiple=multiple) for n, pairs in found.items()}
+        for group in (*axes.values(), *([whole] if len(axes) > 1 else [])):
+            yield {n: Manner(SIZES, n, axes=tuple(pairs), multiple=multiple) for n, pairs in group.items()}
 
 
 def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:
     """Candidates in order: ranges from the message, one kind for all integers, single inputs, then several at once."""
-    told = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
-    if told:
-        yield told
+    from_message = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
+    if from_message:
+        yield from_message
     if small := {n: Manner("range", end=100) for n, a in drawn.items() if n not in fixed and _is_large(a)}:
-        yield small | told
+        yield small | from_message
     yield from _lengths(drawn, fixed, message)
-    yield from ({**told, **found} for found in _ascending(drawn, fixed, message))
+    yield from ({**from_message, **found} for found in _ascending(drawn, fixed, message))
     if nested := _nested_rows(drawn, fixed):
         yield nested
     possible = {n: found for n, array in drawn.items() if n not in fixed and (found := _possible(n, array, drawn))}
@@ -188,7 +188,7 @@ def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Mann
     for kind in ("bits", "ones", "few", "zeros") if integers else ():
         yield {name: Manner(kind) for name in integers}
     for name, found in possible.items():
-        yield from ({**told, name: manner} for manner in found)
+        yield from ({**from_message, name: manner} for manner in found)
     generator = np.random.default_rng(0)
     for _ in range(_ROUNDS if len(possible) > 1 else 0):
         chosen = {name: (None, *found)[generator.integers(len(found) + 1)] for name, found in possible.items()}
@@ -224,11 +224,11 @@ def _nested_rows(drawn: Arrays, fixed: Collection[str]) -> dict[str, Manner]:
 
 def _told(drawn: Arrays, message: str) -> Iterator[tuple[str, Manner]]:
     """Read ranges from an error message: `57 is not in [0, 5)` refers to inputs that hold a 57."""
-    found = _RANGE.search(message)
-    if found is None:
+    range_text = _RANGE.search(message)
+    if range_text is None:
         return
-    least, end = map(int, found.groups())
-    numbers = {int(n) for n in _NUMBER.findall(message[: found.start()] + " " + message[found.end() :])}
+    least, end = map(int, range_text.groups())
+    numbers = {int(n) for n in _NUMBER.findall(message[: range_text.start()] + " " + message[range_text.end() :])}
     limit = next((n for n, a in drawn.items() if a.ndim == 0 and a.dtype.kind in "iu" and a == end), None)
     manner = Manner("range", least=least, end=end) if limit is None else Manner("under", limit, least=least)
     for name, array in drawn.items():
@@ -245,18 +245,18 @@ def _possible(name: str, array: np.ndarray, drawn: Arrays) -> list[Manner]:
         return [Manner(kind) for kind in ("unit", *(["definite"] if _is_square(array) else []))]
     if array.dtype.kind not in "iu":
         return []
-    found = [Manner(kind) for kind in ("bits", "ones", "few", "zeros", *(["order"] if array.ndim == 1 else []))]
+    manners = [Manner(kind) for kind in ("bits", "ones", "few", "zeros", *(["order"] if array.ndim == 1 else []))]
     for other, of in drawn.items():
         if other == name:
             continue
         axes = range(of.ndim)
-        found += [Manner("below", other, axis) for axis in axes]
+        manners += [Manner("below", other, axis) for axis in axes]
         if array.ndim == 0:
-            found += [Manner("size", other, axis) for axis in axes]
+            manners += [Manner("size", other, axis) for axis in axes]
         if array.ndim == 1:
-            found += [Manner(kind, other, axis) for axis in axes for kind in ("splits", "parts")]
-            found += [Manner("factors", other), Manner("shape", other)]
-    return found
+            manners += [Manner(kind, other, axis) for axis in axes for kind in ("splits", "parts")]
+            manners += [Manner("factors", other), Manner("shape", other)]
+    return manners
 
 
 def _is_large(array: np.ndarray) -> bool:
@@ -288,12 +288,12 @@ def _parts(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
 
 def _factors(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
     """Sizes whose product is n."""
-    found = np.ones(count, np.int64)
+    factors = np.ones(count, np.int64)
     for divisor in range(2, n + 1):
         while count and n % divisor == 0:
-            found[generator.integers(count)] *= divisor
+            factors[generator.integers(count)] *= divisor
             n //= divisor
-    return found
+    return factors
 
 
 def _as_shape(count: int, shape: Sequence[int]) -> np.ndarray:

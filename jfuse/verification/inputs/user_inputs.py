@@ -121,28 +121,28 @@ def _unlike(key: str, types: Mapping[str, TensorType], found: object) -> JfuseEr
 def _fitting(of: TensorType, value: Any, place: str) -> np.ndarray:
     """The array in the dtype of the input; raises JfuseError for another kind of numbers, rank or size."""
     array = np.asarray(value)
-    wanted = of.dtype.numpy
+    dtype = of.dtype.numpy
     if of.dtype is DType.string:
         array = np.array([v if isinstance(v, bytes) else str(v).encode() for v in array.ravel()], object).reshape(
             array.shape
         )
-    elif array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
-        array = array.view(wanted)  # .npz files know nothing of bfloat16
-    fits = array.dtype == wanted or np.can_cast(array.dtype, wanted, "same_kind")
+    elif array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
+        array = array.view(dtype)  # .npz files know nothing of bfloat16
+    fits = array.dtype == dtype or np.can_cast(array.dtype, dtype, "same_kind")
     sizes = zip(of.shape, array.shape, strict=False)
     if not fits or array.ndim != of.rank or not all(_can_be(d, n) for d, n in sizes):
         raise JfuseError(
             f"the given array for {place} does not fit", expected=str(of), found=f"{array.dtype}{list(array.shape)}"
         )
-    return array.astype(wanted, copy=False)
+    return array.astype(dtype, copy=False)
 
 
 def _can_be(dim: Dim, size: int) -> bool:
     """Whether a dimension can have a size: a number its own, 2*N (which was assumed of it) even ones."""
     if is_known(dim):
         return int(dim) == size
-    found = multiple(dim)
-    return found is None or (size - found[2]) % found[1] == 0
+    coefficient = multiple(dim)
+    return coefficient is None or (size - coefficient[2]) % coefficient[1] == 0
 
 
 def save_calls(path: Path, calls: Iterable[CallInputs]) -> None:

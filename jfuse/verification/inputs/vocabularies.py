@@ -24,11 +24,11 @@ def vocabularies(graph: Graph, known: dict[int, dict[Var, np.ndarray]] | None = 
     known: results for bodies that were already visited, by their ids.
     """
     known = {} if known is None else known
-    found: dict[Var, list[np.ndarray]] = {}
+    keys_by_input: dict[Var, list[np.ndarray]] = {}
 
     def add(atom: Atom | None, keys: list[np.ndarray]) -> None:
         if isinstance(atom, Var) and keys:
-            found.setdefault(atom, []).extend(keys)
+            keys_by_input.setdefault(atom, []).extend(keys)
 
     for eqn in reversed(graph.eqns):
         for atom, keys in _lookups(eqn):
@@ -40,16 +40,16 @@ def vocabularies(graph: Graph, known: dict[int, dict[Var, np.ndarray]] | None = 
             for var, words in known[id(body)].items():
                 add(operands.get(var), [words])
         if eqn.op in _PASS_ON:
-            add(eqn.inputs[0], [keys for out in eqn.outputs for keys in found.get(out, [])])
-    return {v: np.concatenate(found[v]) for v in graph.inputs if v in found}
+            add(eqn.inputs[0], [keys for out in eqn.outputs for keys in keys_by_input.get(out, [])])
+    return {v: np.concatenate(keys_by_input[v]) for v in graph.inputs if v in keys_by_input}
 
 
 def _lookups(eqn: Eqn) -> Iterator[tuple[Atom | None, np.ndarray]]:
     """Yield the values that an equation looks up, with the keys of its table."""
-    places = _OPERANDS.get(eqn.op)
-    if places is None:
+    positions = _OPERANDS.get(eqn.op)
+    if positions is None:
         return
-    atom, keys = (eqn.inputs[place] for place in places)
+    atom, keys = (eqn.inputs[place] for place in positions)
     if isinstance(keys, Const) and keys.array.size:
         yield atom, keys.array
 

@@ -77,11 +77,13 @@ def in_file(program: Program, call: FailedCall, data: bytes) -> EquationError | 
         left: dict[str, Value] = {}
         for number, (key, inputs) in enumerate((*call.before, (call.key, call.inputs))):
             signature = signature_of(program, key)
-            given, values = run.call(signature, inputs)
-            found = _wrong_state(signature, given, left, number) or _in_call(signature, inputs, given, values, number)
-            if found is not None:
-                return found
-            left |= _left(signature, given, values)
+            operands, values = run.call(signature, inputs)
+            error = _wrong_state(signature, operands, left, number) or _in_call(
+                signature, inputs, operands, values, number
+            )
+            if error is not None:
+                return error
+            left |= _left(signature, operands, values)
     except OtherFile:
         return _of_other_file(program, call, data)
     except (VerifyFailed, Refused):  # LiteRT does not run the file without delegates
@@ -95,11 +97,11 @@ def in_delegate(program: Program, call: FailedCall, data: bytes) -> EquationErro
     if not with_delegates(program):
         return None
     others = {s.key: s for s in program.signatures}
-    found = DelegateCall(data, signature, _args(signature, call), call.inputs, call.before, others).blamed()
-    if found is None:
+    culprit = DelegateCall(data, signature, _args(signature, call), call.inputs, call.before, others).blamed()
+    if culprit is None:
         return None
-    error = _error_of(found[0], call.key, "xla/litert", len(call.before))
-    return replace(error, delegate=DELEGATE, together=found[1])
+    error = _error_of(culprit[0], call.key, "xla/litert", len(call.before))
+    return replace(error, delegate=DELEGATE, together=culprit[1])
 
 
 def _of_other_file(program: Program, call: FailedCall, data: bytes) -> EquationError | None:
@@ -108,10 +110,10 @@ def _of_other_file(program: Program, call: FailedCall, data: bytes) -> EquationE
         loaded = load_tflite(data)
     except JfuseError:
         return None
-    found = next((s for s in loaded.signatures if s.key == call.key), None)
-    if found is None or not {s.name for s in found.states} <= call.states.keys():
+    match = next((s for s in loaded.signatures if s.key == call.key), None)
+    if match is None or not {s.name for s in match.states} <= call.states.keys():
         return None
-    return between(found, signature_of(program, call.key), call)
+    return between(match, signature_of(program, call.key), call)
 
 
 def _in_call(
@@ -162,8 +164,8 @@ def _state_error(signature: Signature, state: State, measure: Measure, pair: str
     eqn = graph.eqns[reader]
     unknown: tuple[Value, ...] = (None,) * len(eqn.inputs)
     step = LocalStep(reader, eqn, unknown, (), (), (), frozenset())
-    found = equation_error(signature.key, step, (reader,), pair)
-    return replace(found, measure=measure, state=state.name, call=number)
+    error = equation_error(signature.key, step, (reader,), pair)
+    return replace(error, measure=measure, state=state.name, call=number)
 
 
 def against_source(lite: BisectedModel, reference: BisectedModel, call: FailedCall) -> EquationError | None:
@@ -177,20 +179,20 @@ def against_source(lite: BisectedModel, reference: BisectedModel, call: FailedCa
         return None  # the two do not keep the same
     nodes, outputs = Nodes(), dict[str, np.ndarray]()
     if reference.imported is not None:
-        kept = {s.name: _held(s, call) for s in imported.states}
-        nodes = tensorflow_values(reference.imported, call.key, call.inputs, kept)
-        outputs, after = call_from(reference.imported, call.key, call.inputs, kept)
+        states = {s.name: _held(s, call) for s in imported.states}
+        nodes = tensorflow_values(reference.imported, call.key, call.inputs, states)
+        outputs, after = call_from(reference.imported, call.key, call.inputs, states)
         outputs |= {f"{STATE}{name}": value for name, value in after.items()}
-        found = parting(imported, call, nodes, outputs, "tensorflow/xla")
-        if found is not None:
-            return found
+        error = parting(imported, call, nodes, outputs, "tensorflow/xla")
+        if error is not None:
+            return error
     return _between(lowered, imported, call, nodes, outputs, "tensorflow/xla" if outputs else "reference/xla")
 
 
 def _from_the_source(call: FailedCall, lowered: Signature, imported: Signature) -> FailedCall:
     """The call with the states of the source: where these are inputs, a comparison with it gives them as they start."""
-    told = {s.name: s.initial.array for s in imported.states} if lowered.exposed else {}
-    return replace(call, states={**told, **call.states})
+    initial_states = {s.name: s.initial.array for s in imported.states} if lowered.exposed else {}
+    return replace(call, states={**initial_states, **call.states})
 
 
 def _held(state: State, call: FailedCall) -> np.ndarray:
@@ -231,17 +233,17 @@ def parting(
     """
     graph = signature.graph
     names = (*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states))
-    given = {n: a for n, a in zip(names, graph.outputs, strict=True) if n in outputs and _is_made(graph, a)}
-    known = {a: np.reshape(outputs[n], _shape(a, outputs[n])) for n, a in given.items() if isinstance(a, Var)}
+    atoms = {n: a for n, a in zip(names, graph.outputs, strict=True) if n in outputs and _is_made(graph, a)}
+    known = {a: np.reshape(outputs[n], _shape(a, outputs[n])) for n, a in atoms.items() if isinstance(a, Var)}
     args = _args(signature, call)
     walk = Walk(graph, args, args, ByName(graph, nodes, known)).run()
-    found = blamed(walk)
-    if found is not None:
-        return _error_of(found, signature.key, pair, scales=scales)
+    culprit = blamed(walk)
+    if culprit is not None:
+        return _error_of(culprit, signature.key, pair, scales=scales)
     for state in signature.states:  # one that is not written
         name = f"{STATE}{state.name}"
         kept = value_of(graph.outputs[names.index(name)], walk.straight)
-        if name in outputs and name not in given and kept is not None:
+        if name in outputs and name not in atoms and kept is not None:
             wanted = np.reshape(outputs[name], kept.shape)
             if not is_same(kept, wanted):
                 return _state_error(signature, state, Measure.of(kept, wanted), pair)
@@ -288,7 +290,7 @@ def equation_errors(
 
     One run of each. `measure` has the accumulated error, `own` that of the equation on the other side's operands.
     """
-    found: list[EquationError] = []
+    errors: list[EquationError] = []
     lowered, imported = (signature_of(m.program, call.key) for m in (lite, reference))
     if data is not None:
         try:
@@ -297,7 +299,7 @@ def equation_errors(
                 run.call(signature_of(lite.program, key), inputs)
             given, values = run.call(lowered, call.inputs)
             args = _args(lowered, call)
-            found += _profile(Walk(lowered.graph, args, given, values).run(), call.key, "xla/litert")
+            errors += _profile(Walk(lowered.graph, args, given, values).run(), call.key, "xla/litert")
         except (OtherFile, VerifyFailed, Refused):  # a file of its own, or one that LiteRT does not run as it is
             pass
     call = _from_the_source(call, lowered, imported)
@@ -310,8 +312,8 @@ def equation_errors(
             # What TensorFlow does not tell is unknown: the imported graph on XLA would answer as the lowered one does.
             nodes = tensorflow_values(reference.imported, call.key, call.inputs, kept)
             known, pair = replace(nodes, constants=known.constants), "tensorflow/xla"
-        found += _profile(Walk(lowered.graph, args, args, ByName(lowered.graph, known, {})).run(), call.key, pair)
-    return found
+        errors += _profile(Walk(lowered.graph, args, args, ByName(lowered.graph, known, {})).run(), call.key, pair)
+    return errors
 
 
 def _profile(walk: Walk, key: str, pair: str) -> list[EquationError]:

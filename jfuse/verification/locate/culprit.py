@@ -71,21 +71,21 @@ def _without_moves(walk: Walk, last: LocalStep, since: frozenset[int]) -> tuple[
 def _leading(walk: Walk) -> set[Var]:
     """The values that differ, and that lead to a result through values that do."""
     made = producers(walk.graph)
-    found = {a for a in walk.graph.outputs if isinstance(a, Var) and differs(walk, a)}
-    left = list(found)
+    reached = {a for a in walk.graph.outputs if isinstance(a, Var) and differs(walk, a)}
+    left = list(reached)
     while left:
         eqn = made.get(left.pop())
         before = () if eqn is None else eqn.inputs
-        fresh = {a for a in before if isinstance(a, Var) and a not in found and differs(walk, a)}
-        found |= fresh
+        fresh = {a for a in before if isinstance(a, Var) and a not in reached and differs(walk, a)}
+        reached |= fresh
         left += fresh
-    return found
+    return reached
 
 
 def _relevant(step: LocalStep, leading: set[Var]) -> LocalStep:
     """The step with those results alone that lead to a result which differs."""
-    wanted = tuple(w if v in leading else None for v, w in zip(step.eqn.outputs, step.wanted, strict=True))
-    relevant = replace(step, wanted=wanted)
+    leading_results = tuple(w if v in leading else None for v, w in zip(step.eqn.outputs, step.wanted, strict=True))
+    relevant = replace(step, wanted=leading_results)
     return replace(relevant, own=relevant.largest)
 
 
@@ -191,18 +191,18 @@ _ENTER = {"while": _loop, "scan": _scan, "if": _branch, "composite": _function}
 
 
 def _enter(walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Walk | None:
-    known = walk.known.enter(walk, step, body, turn, operands)
-    return None if known is None else Walk(step.eqn.bodies[body], operands, operands, known).run()
+    inner_values = walk.known.enter(walk, step, body, turn, operands)
+    return None if inner_values is None else Walk(step.eqn.bodies[body], operands, operands, inner_values).run()
 
 
 def _found(inner: Walk, body: int, steps: tuple[int, ...] = ()) -> Iterator[Culprit]:
-    found = blamed(inner)
-    if found is not None:
-        yield replace(found, path=(body, *found.path), steps=(*steps, *found.steps))
+    culprit = blamed(inner)
+    if culprit is not None:
+        yield replace(culprit, path=(body, *culprit.path), steps=(*steps, *culprit.steps))
 
 
 def _results(inner: Walk) -> list[np.ndarray] | None:
     """The other side's results, if it has them."""
     results = [value_of(atom, inner.other) for atom in inner.graph.outputs]
-    known = [r for r in results if r is not None]
-    return known if len(known) == len(results) else None
+    arrays = [r for r in results if r is not None]
+    return arrays if len(arrays) == len(results) else None

@@ -101,15 +101,15 @@ class DelegateCall:
             return None
         if self.before or self.signature.states:
             return Culprit(beside.walk, worst, (worst.number,), (), 0)
-        right, wrong, found = 0, worst.number + 1, worst
+        right, wrong, shortest = 0, worst.number + 1, worst
         while wrong - right > 1:
             middle = (right + wrong) // 2
             step = beside.step(middle - 1, self._shown(run, [middle - 1]))
             if beside.errs(step, (worst.own or 0.0) * _OF_THE_WHOLE):
-                wrong, found = middle, step
+                wrong, shortest = middle, step
             else:
                 right = middle
-        return Culprit(beside.walk, found, (found.number,), ())
+        return Culprit(beside.walk, shortest, (shortest.number,), ())
 
     def _walk(self, values: Mapping[Var, np.ndarray]) -> Walk:
         return Walk(self.signature.graph, self.args, self.args, CertainValues(values)).run()
@@ -146,9 +146,9 @@ class _KernelComparison:
     def step(self, number: int, values: Mapping[Var, np.ndarray]) -> LocalStep:
         """An equation with its results from the delegate and those of XLA's own run."""
         step = self.walk.steps[number]
-        wanted = tuple(values.get(var) for var in step.eqn.outputs)
-        found = replace(step, found=step.straight, wanted=wanted)
-        return replace(found, own=found.largest)
+        results = tuple(values.get(var) for var in step.eqn.outputs)
+        compared = replace(step, found=step.straight, wanted=results)
+        return replace(compared, own=compared.largest)
 
     def errs(self, step: LocalStep, least: float = 0.0) -> bool:
         """Whether the own kernels are nearer to XLA.   least: the error that counts, besides rounding"""

@@ -92,26 +92,28 @@ class FileRun:
         index = self._indices.get(signature.key, 0)
         places = self._places_of(signature.graph, index)
         count = len(signature.graph.inputs) - len(signature.states)
-        kept = self._held(signature, places, index)
+        states = self._held(signature, places, index)
         key = signature.key if self._indices else None
         self._interpreter.ask("call", key, {name: np.asarray(inputs[name]) for name in signature.input_names})
         self._called = True
         values = self._values(self._interpreter, places, index)
-        given: list[Value] = [np.asarray(inputs[name]) for name in signature.input_names]
+        operands: list[Value] = [np.asarray(inputs[name]) for name in signature.input_names]
         for var in signature.graph.inputs[count:]:
-            given.append(kept[var] if var in kept else values.get(var))  # READ_VARIABLE's result is kept as it was
-        return given, RunValues(values, self, index)
+            operands.append(
+                states[var] if var in states else values.get(var)
+            )  # READ_VARIABLE's result is kept as it was
+        return operands, RunValues(values, self, index)
 
     def scales(self, signature: Signature) -> Scales:
         """How the file quantizes the results of the equations of a signature."""
         index = self._indices.get(signature.key, 0)
         places = self._places_of(signature.graph, index).tensors
         tensors = self._model.subgraphs[index].tensors
-        found: dict[Var, Quantization | None] = {}
+        scales: dict[Var, Quantization | None] = {}
         for var in (v for eqn in signature.graph.eqns for v in eqn.outputs if v in places):
             of = tensors[places[var]].quantization
-            found[var] = None if of is None else stated(of.scale, of.zeroPoint, int(of.quantizedDimension))
-        return found
+            scales[var] = None if of is None else stated(of.scale, of.zeroPoint, int(of.quantizedDimension))
+        return scales
 
     def enter(
         self, outer: Graph, subgraph: int, step: LocalStep, body: int, operands: Sequence[np.ndarray]
@@ -125,8 +127,8 @@ class FileRun:
         index = body_indices(self._builtin(operator), operator.builtinOptions)[body]
         try:
             places = self._places_of(step.eqn.bodies[body], index)
-            given = {f"i{n}": np.asarray(value) for n, value in enumerate(operands)}
-            self._bodies.ask("call", _KEY.format(index), given)
+            operands_by_name = {f"i{n}": np.asarray(value) for n, value in enumerate(operands)}
+            self._bodies.ask("call", _KEY.format(index), operands_by_name)
         except (OtherFile, Refused):
             return None
         return RunValues(self._values(self._bodies, places, index), self, index)
@@ -139,11 +141,11 @@ class FileRun:
         index = self._indices.get(signature.key, 0)
         places = self._places_of(signature.graph, index)
         table = self._model.subgraphs[index]
-        kept = self._before(index, places.operators[number])
-        outputs = list(kept[-1].outputs) if kept else []
+        tensors = self._before(index, places.operators[number])
+        outputs = list(tensors[-1].outputs) if tensors else []
         if not self._enters or not outputs:
             return {}
-        cut = self._written({index: (kept, outputs)}, [_entry(_KEY.format(index), index, table.inputs, outputs)])
+        cut = self._written({index: (tensors, outputs)}, [_entry(_KEY.format(index), index, table.inputs, outputs)])
         interpreter = self._load(cut)
         names = {f"i{n}": np.asarray(inputs[name]) for n, name in enumerate(signature.input_names)}
         interpreter.ask("call", _KEY.format(index), names)
@@ -166,11 +168,11 @@ class FileRun:
         tensors = {
             places.tensors[v]: v for n in numbers for v in signature.graph.eqns[n].outputs if v in places.tensors
         }
-        kept = {i for i, t in enumerate(table.tensors) if t.isVariable}.union(map(int, table.inputs))
-        shown = {t: v for t, v in tensors.items() if t not in kept and v.type.dtype not in _NO_ARRAYS}
+        untouched = {i for i, t in enumerate(table.tensors) if t.isVariable}.union(map(int, table.inputs))
+        shown = {t: v for t, v in tensors.items() if t not in untouched and v.type.dtype not in _NO_ARRAYS}
         entry = _entry(signature.key, index, table.inputs, list(shown))
-        for given, name in zip(entry.inputs, signature.input_names, strict=True):
-            given.name = name
+        for tensor_map, name in zip(entry.inputs, signature.input_names, strict=True):
+            tensor_map.name = name
         others = [s for s in self._model.signatureDefs or () if _text(s.signatureKey) != signature.key]
         data = self._written({index: ([*self._before(index, last), last], list(shown))}, [entry, *others])
         return data, {f"o{n}": var for n, var in enumerate(shown.values())}
@@ -185,12 +187,12 @@ class FileRun:
         count = len(signature.graph.inputs) - len(signature.states)
         variables = {i for i, t in enumerate(self._model.subgraphs[index].tensors) if t.isVariable}
         holds = self._interpreter.ask("read", index, sorted(variables)) if self._called and variables else {}
-        found: dict[Var, Value] = {}
+        contents: dict[Var, Value] = {}
         for var, state in zip(signature.graph.inputs[count:], signature.states, strict=True):
             tensor = places.tensors.get(var)
             if tensor in variables:
-                found[var] = holds.get(tensor, np.zeros_like(state.initial.array))
-        return found
+                contents[var] = holds.get(tensor, np.zeros_like(state.initial.array))
+        return contents
 
     def _values(self, interpreter: LoadedFile, places: _Places, index: int) -> dict[Var, np.ndarray]:
         held = interpreter.ask("read", index, list(places.last))  # what is not allocated has no elements

@@ -26,15 +26,15 @@ def rounded_results(
     generator = None if seed is None else np.random.default_rng(seed)
     states: list[Value] = [s.initial.array for s in signature.states]
     names = [*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states)]
-    found: dict[str, Value] = {}
+    results: dict[str, Value] = {}
     for step in row:
         inputs = [np.asarray(step.inputs[name]) for name in signature.input_names]
         env: dict[Var, Value] = dict(zip(signature.graph.inputs, [*inputs, *states], strict=True))
         for eqn in signature.graph.eqns:
             env.update(zip(eqn.outputs, _results(eqn, env, generator, unit), strict=True))
-        found = dict(zip(names, (value_of(a, env) for a in signature.graph.outputs), strict=True))
-        states = [found[f"{STATE}{s.name}"] for s in signature.states]
-    return found
+        results = dict(zip(names, (value_of(a, env) for a in signature.graph.outputs), strict=True))
+        states = [results[f"{STATE}{s.name}"] for s in signature.states]
+    return results
 
 
 def _results(eqn: Eqn, env: Mapping[Var, Value], generator: np.random.Generator | None, unit: float) -> Sequence[Value]:

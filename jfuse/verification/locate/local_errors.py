@@ -140,8 +140,8 @@ class Walk:
         doubts = self._doubted(step.eqn)
         second = self._with_second(step) if doubts else step.found
         if doubts:
-            told = self.known.results(step.number, step.eqn, second)
-            step.wanted = tuple(t if w is None else w for w, t in zip(step.wanted, told, strict=True))
+            matches = self.known.results(step.number, step.eqn, second)
+            step.wanted = tuple(t if w is None else w for w, t in zip(step.wanted, matches, strict=True))
             other = replace(step, found=second)
             if step.agrees and not other.agrees:
                 for number in doubts:

@@ -36,10 +36,10 @@ def _record(graph: Graph, args: Sequence[Value], nodes: Nodes) -> list[Value]:
         operands = [value_of(atom, env) for atom in eqn.inputs]
         nodes.constants += [atom.array for atom in eqn.inputs if isinstance(atom, Const)]
         results = compute(eqn, operands, env)
-        known = [v for v in operands if v is not None]
-        if eqn.bodies and len(known) == len(operands):
+        arrays = [v for v in operands if v is not None]
+        if eqn.bodies and len(arrays) == len(operands):
             with sizes_of(env):
-                _record_bodies(eqn, known, nodes)
+                _record_bodies(eqn, arrays, nodes)
         nodes.add(name_of(eqn.source), eqn.op.name, results)
         env.update(zip(eqn.outputs, results, strict=True))
     return [value_of(atom, env) for atom in graph.outputs]
@@ -58,10 +58,10 @@ def _record_bodies(eqn: Eqn, operands: Sequence[np.ndarray], nodes: Nodes) -> No
 
 def _loop_turns(eqn: Eqn, carried: Sequence[np.ndarray]) -> list[Mapping[int, Nodes]]:
     condition, body = eqn.bodies
-    found: list[Mapping[int, Nodes]] = []
-    while len(found) < _TURNS:
+    turns: list[Mapping[int, Nodes]] = []
+    while len(turns) < _TURNS:
         turn = {0: Nodes(), 1: Nodes()}
-        found.append(turn)
+        turns.append(turn)
         (flag,) = _record(condition, carried, turn[0])
         if flag is None or not flag.reshape(()):
             break
@@ -69,21 +69,21 @@ def _loop_turns(eqn: Eqn, carried: Sequence[np.ndarray]) -> list[Mapping[int, No
         carried = [r for r in results if r is not None]
         if len(carried) < len(results):
             break
-    return found
+    return turns
 
 
 def _scan_turns(eqn: Eqn, operands: Sequence[np.ndarray]) -> list[Mapping[int, Nodes]]:
     consts, carried, xs = scan_parts(operands, eqn.params)
     count = min(len(xs[0]) if xs else 0, _TURNS)
-    found: list[Mapping[int, Nodes]] = []
+    turns: list[Mapping[int, Nodes]] = []
     for turn in range(count):
         at = count - 1 - turn if eqn.params["reverse"] else turn
-        found.append({0: Nodes()})
-        results = _record(eqn.bodies[0], [*consts, *carried, *(x[at] for x in xs)], found[-1][0])
+        turns.append({0: Nodes()})
+        results = _record(eqn.bodies[0], [*consts, *carried, *(x[at] for x in xs)], turns[-1][0])
         if any(r is None for r in results):
             break
         carried = [r for r in results[: len(carried)] if r is not None]
-    return found
+    return turns
 
 
 def name_of(source: Source) -> str:
@@ -112,18 +112,18 @@ class ByName:
 
     def results(self, number: int, eqn: Eqn, computed: Sequence[Value]) -> Sequence[Value]:
         """The values that the node of an equation has, where it is the equation of the node that gives them."""
-        found = [self._outputs.get(var) for var in eqn.outputs]
+        matches = [self._outputs.get(var) for var in eqn.outputs]
         named, alike = self._named(number, eqn)
         if eqn.op.name in _LOOPS and not all(map(_is_of_type, named, eqn.outputs)):
             named = ()  # a loop may carry other values, in another order
         for i, (var, value) in enumerate(zip(eqn.outputs, computed, strict=True)):
-            told = _fitting(named[i], var, value, alike) if i < len(named) else None
+            match = _fitting(named[i], var, value, alike) if i < len(named) else None
             # An equation may be right although it stands where another output should: its own node tells.
-            if told is not None and (found[i] is None or (value is not None and _is_near(value, told))):
-                found[i] = told
-            if found[i] is None and value is not None:
-                found[i] = self._equal(value)
-        return found
+            if match is not None and (matches[i] is None or (value is not None and _is_near(value, match))):
+                matches[i] = match
+            if matches[i] is None and value is not None:
+                matches[i] = self._equal(value)
+        return matches
 
     def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> ByName | None:
         """Functions and branches are part of the same values; loops have their own for each turn."""
@@ -131,11 +131,11 @@ class ByName:
             return ByName(step.eqn.bodies[body], self._nodes, {})
         name = name_of(step.eqn.source)
         turns = self._nodes.turns[name]() if name in self._nodes.turns else ()
-        known: Mapping[int, Nodes] = turns[turn] if turn < len(turns) else {}
+        nodes_by_body: Mapping[int, Nodes] = turns[turn] if turn < len(turns) else {}
         counted = bool(turns) and 1 not in turns[0]  # a scan has one body, a loop a condition before it
         number = body - 1 if counted and step.eqn.op.name == "while" else body
-        if number in known:
-            return ByName(step.eqn.bodies[body], known[number], {})
+        if number in nodes_by_body:
+            return ByName(step.eqn.bodies[body], nodes_by_body[number], {})
         is_condition = number < 0 and turn <= len(turns)
         return ByName(step.eqn.bodies[body], Nodes(), {}) if is_condition else None
 
@@ -159,25 +159,25 @@ class ByName:
         entries = (results.get(name) or results.get(node) or self._in_turns.get(name)) if node else None
         if not entries:
             return (), False
-        place = self._places[number]
-        if place.of_node[1] == len(entries):
-            op, found = entries[place.of_node[0]]
+        origin = self._places[number]
+        if origin.of_node[1] == len(entries):
+            op, found = entries[origin.of_node[0]]
             return (found, op == eqn.op.name) if len(found) == len(eqn.outputs) else ((), False)
         alike = [found for op, found in entries if op == eqn.op.name]
-        if place.of_op[1] == len(alike):
-            return alike[place.of_op[0]], True
+        if origin.of_op[1] == len(alike):
+            return alike[origin.of_op[0]], True
         last = entries[-1][1]
-        return (last if place.is_last and len(last) == len(eqn.outputs) else ()), False
+        return (last if origin.is_last and len(last) == len(eqn.outputs) else ()), False
 
     @cached_property
     def _in_turns(self) -> dict[str, list[tuple[str, tuple[np.ndarray, ...]]]]:
         """Results of nodes in loops, turn by turn, for the equations of an unrolled loop."""
-        found: dict[str, list[tuple[str, tuple[np.ndarray, ...]]]] = {}
+        entries_by_node: dict[str, list[tuple[str, tuple[np.ndarray, ...]]]] = {}
         for turns in dict.fromkeys(self._nodes.turns.values()):  # a loop may go by several names
             for nodes in (n for turn in turns() for n in turn.values()):
                 for name, entries in nodes.results.items():
-                    found.setdefault(name, []).extend(entries)
-        return found
+                    entries_by_node.setdefault(name, []).extend(entries)
+        return entries_by_node
 
     @cached_property
     def _turn_pool(self) -> _Pool:
@@ -188,8 +188,8 @@ class ByName:
         return pool
 
     def _equal(self, value: np.ndarray) -> Value:
-        found = self._pool.equal(value, rounding_of(value.dtype))
-        return self._constants.equal(value, 0.0) if found is None else found
+        match = self._pool.equal(value, rounding_of(value.dtype))
+        return self._constants.equal(value, 0.0) if match is None else match
 
 
 class _Pool:

@@ -43,9 +43,9 @@ def narrowed(walk: Walk, step: LocalStep) -> tuple[LocalStep, frozenset[int]]:
 
 def _known(step: LocalStep, position: int, value: np.ndarray, since: frozenset[int]) -> LocalStep:
     """The step with a result that is known after all."""
-    wanted = tuple(value if i == position else None for i in range(len(step.wanted)))
-    known = replace(step, wanted=wanted, since=since, confirmed=True)
-    return replace(known, own=known.largest)
+    results = tuple(value if i == position else None for i in range(len(step.wanted)))
+    narrowed_step = replace(step, wanted=results, since=since, confirmed=True)
+    return replace(narrowed_step, own=narrowed_step.largest)
 
 
 def _gives(walk: Walk, step: LocalStep, after: frozenset[int], var: Var, value: np.ndarray) -> bool:
@@ -56,22 +56,22 @@ def _gives(walk: Walk, step: LocalStep, after: frozenset[int], var: Var, value: 
 
 def _between(graph: Graph, since: set[int], var: Var) -> set[int]:
     """The equations of a span that depend on a value."""
-    tainted, found = {var}, set()
+    tainted, numbers = {var}, set()
     for number in sorted(since):
         eqn = graph.eqns[number]
         if any(isinstance(a, Var) and a in tainted for a in eqn.inputs):
-            found.add(number)
+            numbers.add(number)
             tainted.update(eqn.outputs)
-    return found
+    return numbers
 
 
 def _leading_to(graph: Graph, since: set[int], last: int) -> set[int]:
     """The equations of a span that one of them depends on, itself included."""
-    wanted = {a for a in graph.eqns[last].inputs if isinstance(a, Var)}
-    found = {last}
+    needed = {a for a in graph.eqns[last].inputs if isinstance(a, Var)}
+    numbers = {last}
     for number in sorted((n for n in since if n < last), reverse=True):
         eqn = graph.eqns[number]
-        if wanted.intersection(eqn.outputs):
-            found.add(number)
-            wanted.update(a for a in eqn.inputs if isinstance(a, Var))
-    return found
+        if needed.intersection(eqn.outputs):
+            numbers.add(number)
+            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+    return numbers

@@ -63,10 +63,10 @@ def _compiled(eqn: Eqn, op: TflOp, operands: Sequence[np.ndarray | None]) -> Seq
             _PROGRAMS.popitem(last=False)
 
         def call(*arrays: Any) -> tuple[Any, ...]:
-            given = list(operands)
+            operand_list = list(operands)
             for i, array in zip(data, arrays, strict=True):
-                given[i] = array
-            return run_equation(eqn, given, {})
+                operand_list[i] = array
+            return run_equation(eqn, operand_list, {})
 
         _PROGRAMS[key] = quick_jit(call)
     results: Sequence[Any] = _PROGRAMS[key](*(operands[i] for i in data))

@@ -21,8 +21,8 @@ Scales: TypeAlias = Mapping[Var, Quantization | None]
 
 def scales_by_name(graph: Graph, other: Graph) -> Scales:
     """How another graph quantizes the results of the equations of a graph: those of the same node and op."""
-    told = dict(_named(other))
-    pairs = ((var, told[key].type) for key, var in _named(graph) if key in told)
+    scales = dict(_named(other))
+    pairs = ((var, scales[key].type) for key, var in _named(graph) if key in scales)
     return {var: of.quantization for var, of in pairs if of.dtype is var.type.dtype}  # floats have no integers to state
 
 

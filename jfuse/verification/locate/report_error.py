@@ -50,7 +50,7 @@ def layer_of(source: Source) -> str:
 
 def described(eqn: Eqn, operands: Sequence[Value]) -> tuple[str, ...]:
     """The operands that are computed, with their types and ranges."""
-    found = []
+    texts = []
     letter = ord("a")
     seen: dict[object, str] = {}
     for atom, value in zip(eqn.inputs, operands, strict=True):
@@ -59,8 +59,8 @@ def described(eqn: Eqn, operands: Sequence[Value]) -> tuple[str, ...]:
         seen[atom] = chr(letter)
         letter += 1
         if value is not None:
-            found.append(f"{seen[atom]}: {atom.type} {_range(value)}".rstrip())
-    return tuple(found)
+            texts.append(f"{seen[atom]}: {atom.type} {_range(value)}".rstrip())
+    return tuple(texts)
 
 
 def _range(value: np.ndarray) -> str:

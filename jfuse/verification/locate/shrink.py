@@ -88,13 +88,15 @@ def _size(step: CallInputs, name: str, signature: Signature) -> int:
 
 def _cut(step: CallInputs, sizes: Mapping[str, int], end: bool, signature: Signature) -> CallInputs:
     types = _types(signature)
-    known = {n: _size(step, n, signature) for t in types.values() for d in t.shape for n in symbols_of(d)} | dict(sizes)
+    new_sizes = {n: _size(step, n, signature) for t in types.values() for d in t.shape for n in symbols_of(d)} | dict(
+        sizes
+    )
     cut = {}
     for name, array in step.inputs.items():
-        dims = [substitute_dim(d, known) for d in types[name].shape]
-        kept = [int(d) if is_known(d) else n for d, n in zip(dims, array.shape, strict=True)]
-        places = (slice(n - k, n) if end else slice(0, k) for k, n in zip(kept, array.shape, strict=True))
-        cut[name] = np.ascontiguousarray(array[tuple(places)])
+        dims = [substitute_dim(d, new_sizes) for d in types[name].shape]
+        new_shape = [int(d) if is_known(d) else n for d, n in zip(dims, array.shape, strict=True)]
+        slices = (slice(n - k, n) if end else slice(0, k) for k, n in zip(new_shape, array.shape, strict=True))
+        cut[name] = np.ascontiguousarray(array[tuple(slices)])
     return replace(step, inputs=cut)
 
 
@@ -132,12 +134,12 @@ def _with_zeros(row: Row, i: int, name: str, parts: int, ask: _Budget) -> Row:
     count = row[i].inputs[name].size
     if count < parts or row[i].inputs[name].dtype == object:
         return row
-    for places in np.array_split(np.arange(count), parts):
+    for part in np.array_split(np.arange(count), parts):
         array = row[i].inputs[name].copy()
         flat = array.reshape(-1)
-        if ask.left <= 0 or not flat[places].astype(bool).any():
+        if ask.left <= 0 or not flat[part].astype(bool).any():
             continue
-        flat[places] = 0
+        flat[part] = 0
         simpler = _with(row, i, name, array)
         if ask(simpler):
             row = simpler

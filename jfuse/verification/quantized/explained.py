@@ -51,9 +51,9 @@ def explained(
     of_each = np.sqrt(np.mean(np.square(errors), 0))
     moved_each = np.sqrt(np.mean(np.square(moved), 0)) if moved.size else np.zeros(errors.shape[1])
     limits = (times + np.sqrt(2 * np.log(errors.shape[1]))) * np.maximum(moved_each, power)
-    place = int(np.argmax(of_each - limits))
-    if of_all <= limit and of_each[place] > limits[place]:
-        return ExplainedError(float(of_each[place]), float(limits[place]), unit, measure, worst)
+    element = int(np.argmax(of_each - limits))
+    if of_all <= limit and of_each[element] > limits[element]:
+        return ExplainedError(float(of_each[element]), float(limits[element]), unit, measure, worst)
     return ExplainedError(of_all, limit, unit, measure, worst)
 
 

@@ -57,13 +57,13 @@ def samples_of(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
 def _given(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
     """The user's calls; in a row while signature and shapes stay the same, then from the first states again."""
     signatures = {s.key: s for s in plan.signatures}
-    found: dict[tuple[object, ...], list[Sequence[CallInputs]]] = {}
+    calls_by_shape: dict[tuple[object, ...], list[Sequence[CallInputs]]] = {}
     for row in plan.rows():
         for alike, calls in groupby(row, _form):
             steps = list(calls)
             for part in [steps] if in_a_row else [[step] for step in steps]:
-                found.setdefault((*alike, len(part)), []).append(part)
-    for (key, *_), rows in found.items():
+                calls_by_shape.setdefault((*alike, len(part)), []).append(part)
+    for (key, *_), rows in calls_by_shape.items():
         stacked = {n: np.stack([np.stack([step.inputs[n] for step in row]) for row in rows]) for n in rows[0][0].inputs}
         yield Samples(signatures[str(key)], _with_neighbours(stacked))
 
@@ -92,12 +92,12 @@ def _ranges(signature: Signature) -> Mapping[str, tuple[float, float]]:
     """The real numbers that inputs can be, of those that are quantized before anything else is done with them."""
     graph = signature.graph
     named = dict(zip(graph.inputs, signature.input_names, strict=False))
-    found: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for eqn in graph.eqns:
         operand = eqn.inputs[0] if eqn.op.scales == "into" else None
         if isinstance(operand, Var) and operand in named and is_per_tensor(eqn.outputs[0].type):
-            found[named[operand]] = ends_of(eqn.outputs[0].type)
-    return found
+            ranges[named[operand]] = ends_of(eqn.outputs[0].type)
+    return ranges
 
 
 def _within(rows: Arrays, ranges: Mapping[str, tuple[float, float]]) -> Arrays:

@@ -100,16 +100,16 @@ class _Judging:
 
     def run(self) -> None:
         matched, real = self.verdict.matched, self._runs.real
-        found = shared_out(self._answers, self.samples.inputs)
-        for output in (n for n in self.samples.signature.output_names if (_SOURCE, n) in found):
-            in_floats, in_ranges, in_steps = (found[a.name, output] for a in Activations)
-            wanted = found[_SOURCE, output].reshape(in_floats.shape)
+        answers = shared_out(self._answers, self.samples.inputs)
+        for output in (n for n in self.samples.signature.output_names if (_SOURCE, n) in answers):
+            in_floats, in_ranges, in_steps = (answers[a.name, output] for a in Activations)
+            expected = answers[_SOURCE, output].reshape(in_floats.shape)
             own = tolerance_of(Program((real,)), real.key, output).value
             of_source = matched.rounding_of_source(self.samples.signature.key, output)
             tolerance = own if of_source is None else max(own, of_source.value)
-            by_weights = np.stack([differences(found[_moved(i), output], in_floats) for i in range(_DRAWS)])
+            by_weights = np.stack([differences(answers[_moved(i), output], in_floats) for i in range(_DRAWS)])
             by_steps = differences(in_steps, in_ranges)
-            of_weights = explained(in_floats, wanted, by_weights, _WEIGHTS, tolerance)
+            of_weights = explained(in_floats, expected, by_weights, _WEIGHTS, tolerance)
             name = matched.reference.name.lower()
             self._judge(
                 output, f"{name}/weights", of_weights, f"{_WEIGHTS:g} times the error of half a step of weights"
@@ -117,12 +117,12 @@ class _Judging:
             self._ranges(output, in_ranges, in_floats)
             by_both = float(np.sqrt(np.mean(np.square(differences(in_steps, in_floats)))))
             for runner in (s.name.lower() for s in matched.subjects):
-                of_file = found[runner, output].reshape(wanted.shape)
+                of_file = answers[runner, output].reshape(expected.shape)
                 rest = explained(of_file, in_steps, by_steps, _ROUNDING, tolerance)
                 self._judge(
                     output, f"rounded/{runner}", rest, f"{_ROUNDING:g} times the error of the steps of activations"
                 )
-                whole = explained(of_file, wanted, np.zeros(0), 0.0, 0.0)
+                whole = explained(of_file, expected, np.zeros(0), 0.0, 0.0)
                 limit = of_weights.limit + by_both + rest.limit
                 self._keep(output, f"{name}/{runner}", replace(whole, limit=limit), _SUM)
         self.verdict.calls += int(np.prod(next(iter(self.samples.inputs.values())).shape[:2]))
@@ -134,13 +134,13 @@ class _Judging:
     def _answers(self, inputs: Arrays) -> dict[tuple[str, str], np.ndarray]:
         """The outputs of all that is compared, [samples, calls, ...], by who computes them and their names."""
         matched, runs = self.verdict.matched, self._runs
-        found: dict[str, Arrays] = {a.name: runs.run(inputs, a) for a in Activations}
-        found |= {_moved(i): runs.run(inputs, Activations.EXACT, i) for i in range(_DRAWS)}
-        found[_SOURCE] = self._of(matched.reference, inputs)
+        answers: dict[str, Arrays] = {a.name: runs.run(inputs, a) for a in Activations}
+        answers |= {_moved(i): runs.run(inputs, Activations.EXACT, i) for i in range(_DRAWS)}
+        answers[_SOURCE] = self._of(matched.reference, inputs)
         for subject in matched.subjects:
-            found[subject.name.lower()] = outputs = self._of(subject, inputs)
-            need_same_types(self.samples.signature.key, pair_of(matched.reference, subject), outputs, found[_SOURCE])
-        return {(name, output): array for name, outputs in found.items() for output, array in outputs.items()}
+            answers[subject.name.lower()] = outputs = self._of(subject, inputs)
+            need_same_types(self.samples.signature.key, pair_of(matched.reference, subject), outputs, answers[_SOURCE])
+        return {(name, output): array for name, outputs in answers.items() for output, array in outputs.items()}
 
     def _of(self, subject: Subject, inputs: Arrays) -> Arrays:
         """The outputs of a subject."""
@@ -151,9 +151,9 @@ class _Judging:
 
     def _ranges(self, output: str, cut_off: np.ndarray, in_floats: np.ndarray) -> None:
         """Judge the loss by clipping at the ends of the types."""
-        found = explained(cut_off, in_floats, np.zeros(0), 0.0, 0.0)
-        limit = _CUT_OFF * found.unit
-        self._judge(output, _RANGES, replace(found, limit=limit), f"{_CUT_OFF:.0%} of the output")
+        loss = explained(cut_off, in_floats, np.zeros(0), 0.0, 0.0)
+        limit = _CUT_OFF * loss.unit
+        self._judge(output, _RANGES, replace(loss, limit=limit), f"{_CUT_OFF:.0%} of the output")
 
     def _judge(self, output: str, pair: str, found: ExplainedError, reason: str) -> None:
         """Keep a difference; raise Unexplained where it is beyond its limit."""
@@ -162,9 +162,9 @@ class _Judging:
             raise Unexplained(self.samples.signature.key, output, pair, reason, found, self.samples)
 
     def _keep(self, output: str, pair: str, found: ExplainedError, reason: str) -> None:
-        place = (self.samples.signature.key, output, pair)
-        error, limit, old = found.error / found.unit, found.limit / found.unit, self.verdict.differences.get(place)
+        entry = (self.samples.signature.key, output, pair)
+        error, limit, old = found.error / found.unit, found.limit / found.unit, self.verdict.differences.get(entry)
         count = self.samples.count + (old.samples if old else 0)
-        new = Difference(*place, error, limit, f"{reason}, root mean square", found.measure, count)
+        new = Difference(*entry, error, limit, f"{reason}, root mean square", found.measure, count)
         is_worse = old is None or error - limit > old.error - old.tolerance
-        self.verdict.differences[place] = new if is_worse or old is None else replace(old, samples=count)
+        self.verdict.differences[entry] = new if is_worse or old is None else replace(old, samples=count)

@@ -187,8 +187,8 @@ def set_variables(imported: Imported, values: Mapping[str, np.ndarray]) -> None:
 
 def _node(error: Any) -> str:
     """The node that a message names."""
-    found = re.search(r"{{node ([^}]+)}}", error.message)
-    return f" at {found[1]}" if found else ""
+    match = re.search(r"{{node ([^}]+)}}", error.message)
+    return f" at {match[1]}" if match else ""
 
 
 def _reason(message: str) -> str:

@@ -29,9 +29,9 @@ def run_joined(run: Callable[[Arrays], dict[str, np.ndarray]], inputs: Arrays) -
     outputs = run({name: array.reshape(-1, *array.shape[2:]) for name, array in inputs.items()})
     if any(not o.ndim or o.shape[0] != count * rows[0] for o in outputs.values()):
         return None
-    found = {name: o.reshape(count, *rows, *o.shape[1:]) for name, o in outputs.items()}
-    for place in (0, count - 1):
-        alone = run({name: array[place] for name, array in inputs.items()})
-        if not all(relative_error(found[name][place], value) <= _ALIKE for name, value in alone.items()):
+    by_sample = {name: o.reshape(count, *rows, *o.shape[1:]) for name, o in outputs.items()}
+    for sample in (0, count - 1):
+        alone = run({name: array[sample] for name, array in inputs.items()})
+        if not all(relative_error(by_sample[name][sample], value) <= _ALIKE for name, value in alone.items()):
             return None
-    return found
+    return by_sample

@@ -27,9 +27,9 @@ def one_by_one(subject: Subject, inputs: Arrays, key: str, in_a_row: bool = Fals
 def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The outputs for each item along the first axis of every input, along a first axis."""
     count = len(next(iter(inputs.values())))
-    found = [run({name: array[i] for name, array in inputs.items()}) for i in range(count)]
-    for name in found[0]:
-        shapes = {outputs[name].shape for outputs in found}
+    runs = [run({name: array[i] for name, array in inputs.items()}) for i in range(count)]
+    for name in runs[0]:
+        shapes = {outputs[name].shape for outputs in runs}
         if len(shapes) > 1:
             raise JfuseError(
                 f"the output {name!r} has another shape for each sample, as data decide it",
@@ -37,7 +37,7 @@ def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> 
                 found=" and ".join(str(list(shape)) for shape in sorted(shapes)[:2]),
                 remedy="calls=N, which compares calls in a row, instead of samples",
             )
-    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
+    return {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
 
 
 @dataclass

@@ -53,9 +53,9 @@ def _run(function: Any, tensors: Sequence[Any]) -> Any:
 
 def _may_go_on(function: Any) -> bool:
     """Whether a function, or one that it calls, has loops."""
-    found = getattr(function, "jfuse_has_loops", None)
-    if found is None:
+    has_loops = getattr(function, "jfuse_has_loops", None)
+    if has_loops is None:
         graph = function.graph.as_graph_def()
         nodes = (node.op for of in (graph.node, *(f.node_def for f in graph.library.function)) for node in of)
-        found = function.jfuse_has_loops = not _LOOPS.isdisjoint(nodes)
-    return bool(found)
+        has_loops = function.jfuse_has_loops = not _LOOPS.isdisjoint(nodes)
+    return bool(has_loops)

@@ -76,12 +76,12 @@ class _FunctionRun:
         values = {id(t): v for t, v in zip(tensors, fetch(*feeds), strict=True)}
         operations = self.graph.get_operations()
         results = {op.name: tuple(np.asarray(values[id(t)]) for t in op.outputs if _is_plain(t)) for op in operations}
-        found = Nodes()
+        nodes = Nodes()
         for name, of in _unique({name: of for name, of in results.items() if of}):
-            found.add(name, "", of)
+            nodes.add(name, "", of)
         whole = (op for op in operations if op.type in _LOOPS and all(id(t) in values for t in op.inputs))
-        found.turns = dict(_unique({op.name: cache(partial(self._turns, values, op)) for op in whole}))
-        return found, values
+        nodes.turns = dict(_unique({op.name: cache(partial(self._turns, values, op)) for op in whole}))
+        return nodes, values
 
     @cached_property
     def _fetch(self) -> tuple[Sequence[Any], Any]:
@@ -91,15 +91,15 @@ class _FunctionRun:
     def _turns(self, values: Mapping[int, Any], loop: Any) -> list[Mapping[int, Nodes]]:
         condition, body = (self._function(loop.get_attr(name).name) for name in ("cond", "body"))
         carried = [values[id(t)] for t in loop.inputs]
-        found: list[Mapping[int, Nodes]] = []
-        while len(found) < _TURNS:
+        turns: list[Mapping[int, Nodes]] = []
+        while len(turns) < _TURNS:
             nodes, given = condition.nodes(carried)
-            found.append(turn := {0: nodes})
+            turns.append(turn := {0: nodes})
             if not bool(given[id(condition.graph.outputs[0])]):
                 break
             turn[1], given = body.nodes(carried)
             carried = [given[id(t)] for t in body.graph.outputs]
-        return found
+        return turns
 
     @cache  # noqa: B019 (lives as long as one search)
     def _function(self, name: str) -> _FunctionRun:
@@ -119,12 +119,12 @@ def _is_plain(tensor: Any) -> bool:
 
 def _unique(named: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Everything by every end of its path that no other has."""
-    found: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     repeated: set[str] = set()
     for path, value in named.items():
         parts = path.split("/")
         for name in ("/".join(parts[i:]) for i in range(len(parts))):
-            if name in found:
+            if name in unique:
                 repeated.add(name)
-            found[name] = value
-    yield from ((name, value) for name, value in found.items() if name not in repeated)
+            unique[name] = value
+    yield from ((name, value) for name, value in unique.items() if name not in repeated)

@@ -47,9 +47,9 @@ class WithStates:
             return one_by_one(self, inputs, key, in_a_row)
         count = len(next(iter(inputs.values())))
         first = self.given(key, first_states(self.program))
-        given = {name: np.repeat(array[None], count, axis=0) for name, array in first.items()}
-        found = self.subject.batch({**inputs, **given}, key)
-        return {name: array for name, array in found.items() if name in self.signatures[key].outputs}
+        states = {name: np.repeat(array[None], count, axis=0) for name, array in first.items()}
+        outputs = self.subject.batch({**inputs, **states}, key)
+        return {name: array for name, array in outputs.items() if name in self.signatures[key].outputs}
 
     def singly(self, key: str) -> str | None:
         """The subject's reason."""
@@ -77,6 +77,6 @@ class _Calls:
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
         assert key is not None
-        found = self._calls.run({**inputs, **self._source.given(key, self._states)}, key)
-        self._states |= {s.name: found.pop(s.output) for s in self._source.states if s.output in found}
-        return found
+        outputs = self._calls.run({**inputs, **self._source.given(key, self._states)}, key)
+        self._states |= {s.name: outputs.pop(s.output) for s in self._source.states if s.output in outputs}
+        return outputs

@@ -38,12 +38,12 @@ class AroundCustom:
         signature = next(s for s in self._program.signatures if s.key == key)
         values = _values(signature, inputs, states)
         results = {name: values[var] for name, var in _results(signature.graph)}
-        found = self._litert.run(key, {**inputs, **results})
+        from_litert = self._litert.run(key, {**inputs, **results})
         outputs = zip(signature.output_names, signature.graph.outputs, strict=False)
         # What the runtime draws is not what XLA draws; what a custom operator draws is an input of the file.
         random = _depending(signature.graph, lambda e: e.op.code is None and draws(e))
-        wanted = {n: values[a] for n, a in (*outputs, *_operands(signature.graph)) if a not in random}
-        return found, wanted
+        expected = {n: values[a] for n, a in (*outputs, *_operands(signature.graph)) if a not in random}
+        return from_litert, expected
 
 
 def has_custom(program: Program) -> bool:
@@ -70,8 +70,8 @@ def results_by_chance(graph: Graph) -> list[int]:
 
 def results_of_stubs(graph: Graph) -> list[int]:
     """The positions of the results that depend on an operator in whose place the source computes something else."""
-    found = _depending(graph, _has_stub)
-    return [i for i, atom in enumerate(graph.outputs) if atom in found]
+    dependent = _depending(graph, _has_stub)
+    return [i for i, atom in enumerate(graph.outputs) if atom in dependent]
 
 
 def _has_stub(eqn: Eqn) -> bool:
@@ -80,11 +80,11 @@ def _has_stub(eqn: Eqn) -> bool:
 
 def _depending(graph: Graph, is_meant: Callable[[Eqn], bool]) -> set[Atom | None]:
     """All values that depend on a selected equation."""
-    found: set[Atom | None] = set()
+    dependent: set[Atom | None] = set()
     for eqn in graph.eqns:
-        if is_meant(eqn) or found & set(eqn.inputs):
-            found.update(eqn.outputs)
-    return found
+        if is_meant(eqn) or dependent & set(eqn.inputs):
+            dependent.update(eqn.outputs)
+    return dependent
 
 
 def _cut(signature: Signature) -> Signature:
@@ -106,8 +106,8 @@ def _cut(signature: Signature) -> Signature:
 
 
 def _named(pairs: Iterator[tuple[str, Var]]) -> tuple[tuple[str, ...], tuple[Var, ...]]:
-    found = list(pairs)
-    return tuple(name for name, _ in found), tuple(var for _, var in found)
+    pair_list = list(pairs)
+    return tuple(name for name, _ in pair_list), tuple(var for _, var in pair_list)
 
 
 def _custom(graph: Graph) -> Iterator[tuple[str, Eqn]]:
