@@ -69,6 +69,7 @@ def sides_of(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_L
     """
     if b is None:
         return _alone(a, unsafe, limits)
+    # A function of jax has no types of its own: it takes those of the other side.
     if is_function(a) and is_function(b):
         ours = _function(a, None)
         theirs = _function(b, ours)

@@ -69,6 +69,7 @@ def calibrate(
     if earlier is not None:
         return earlier
     statistics = Statistics(program, untrusted=_untrusted(data))
+    # One slot for each tally: ranges of all values, histograms of some, moments of inputs of products.
     spreads = dict.fromkeys((*observed, *histograms))
     tallies = [(Spread(h), o) for h, kind in ((False, spreads), (True, histograms)) for o in kind]
     values = {o: statistics.key(o) for o in (*spreads, *(moments or ()))}

@@ -59,6 +59,7 @@ class _Verifying:
         result = Verification(*self._sides.texts, backend=f"XLA on {jax.default_backend()}{there}")
         result.before, result.after = self._sides.reference.program, self._sides.subjects[0].program
         failures = Failures(self.matched)
+        # Whatever happens, TensorFlow's variables are restored and LiteRT's processes end.
         with ExitStack() as stack:
             for subject in (self._sides.reference, *self._sides.subjects):
                 source = subject.subject if isinstance(subject, WithStates) else subject

@@ -54,6 +54,7 @@ def _while(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     cond_count, body_count = params["cond_nconsts"], params["body_nconsts"]
     if not any(isinstance(v, Var) for v in operands):
         return _computed(eqn, operands)
+    # TFLite's WHILE has no captured values: computed constants become carried ones that the body returns unchanged.
     start = [words(v) for v in operands[cond_count + body_count :]]
     consts = operands[: cond_count + body_count]
     carried = [i for i, v in enumerate(consts) if isinstance(v, Var)]
@@ -78,6 +79,7 @@ def _while(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
         with sizes_read_from(variables):
             results = list(map(words, walker.results(body, split(variables, cond_count, body_count))))
             if is_mapped:
+                # The loop runs while any sample does, so finished samples must keep their values.
                 (flag,) = holds(*variables)
                 before = variables[len(carried) :]
                 results = [_where(flag, new, old) for new, old in zip(results, before, strict=True)]

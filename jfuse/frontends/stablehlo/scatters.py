@@ -44,6 +44,7 @@ def _scatter(reader: ModuleReader, op: Any, x: Any, indices: Any, updates: Any, 
         tuple(numbers.input_batching_dims),
         tuple(numbers.scatter_indices_batching_dims),
     )
+    # A region of one known operator is a scatter of jax; any other is combined element by element.
     scatter = lax.scatter if is_new else _SCATTERS.get(operator_of_two(region))
     if scatter is not None:
         return scatter(x, indices, updates, dimensions, mode=lax.GatherScatterMode.FILL_OR_DROP)

@@ -120,6 +120,7 @@ class Comparison:
         if answers is None:
             self._pass_over(f"inputs of {step.kind}: a kernel refuses them")
             return
+        # All sides have run the call: one that is skipped from here on has changed states, which are reset.
         earlier = () if self._keeps else tuple(self._earlier)
         self._earlier.append(step)
         if self.in_rows:
@@ -127,6 +128,7 @@ class Comparison:
         if step.kind in OVERFLOWING and not all(map(_all_finite, answers)):
             self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
             return
+        # Learn the scales first: the call itself may show how far an element varies.
         if step.kind in MOVING:
             self._learn(step, wanted)
         wrong = [w for i, outputs in enumerate(answers) for w in self._differing(step, i, outputs, wanted)]

@@ -223,6 +223,8 @@ class _TieCheck:
         Raises _TieMismatch where it does not itself give nearly those values.
         """
         graph, chosen = self.signature.graph, chosen or {}
+        # Cut the graph at the given variables: they become inputs, and their own values, computed from what is before
+        # the cut, become outputs, to check that the graph itself gives nearly the given ones.
         places = {e.outputs[1]: (e.inputs[0], found[1]) for e, found in chosen.items()}
         given = {**before, **{v: a for e, found in chosen.items() for v, a in zip(e.outputs, found, strict=True)}}
         again = {v: Var(v.type) for v in given}
@@ -236,6 +238,7 @@ class _TieCheck:
         inputs = (step.inputs[name] for name in self.signature.input_names)
         results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
         computed, values = results[: len(outputs)], results[len(outputs) : len(outputs) + len(given)]
+        # Indices, runtime values and rounded results may differ freely; they have tests of their own below.
         untold = {*places, *_of_runtime(graph), *(s.result for s in steps)}
         rounded = (
             s.may_give(x, given[s.result], self.near * float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))

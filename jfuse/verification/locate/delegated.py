@@ -101,6 +101,7 @@ class DelegateCall:
             return None
         if self.before or self.signature.states:
             return Culprit(beside.walk, worst, (worst.number,), (), 0)
+        # Invariant: the prefix of `right` equations is right, that of `wrong` equations errs.
         right, wrong, shortest = 0, worst.number + 1, worst
         while wrong - right > 1:
             middle = (right + wrong) // 2

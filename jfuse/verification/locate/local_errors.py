@@ -119,6 +119,7 @@ class Walk:
         return self
 
     def _step(self, number: int, eqn: Eqn) -> None:
+        # `straight` is XLA's own run; `found` starts from the other side's operands, so it shows this equation's error.
         mine, theirs = (_operands(eqn, env) for env in (self.straight, self.other))
         straight = compute(eqn, mine, self.straight)
         found = straight if _same(mine, theirs) else compute(eqn, theirs, self.other)
@@ -137,6 +138,8 @@ class Walk:
 
     def _weigh(self, step: LocalStep) -> None:
         """If values are uncertain, decide which of them belong to the equation."""
+        # A value matched by chance would blame its readers. So each doubtful operand has a second candidate, XLA's own;
+        # the first reader that agrees with only one of them decides.
         doubts = self._doubted(step.eqn)
         second = self._with_second(step) if doubts else step.found
         if doubts:

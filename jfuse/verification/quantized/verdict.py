@@ -102,6 +102,7 @@ class _Judging:
         matched, real = self.verdict.matched, self._runs.real
         answers = shared_out(self._answers, self.samples.inputs)
         for output in (n for n in self.samples.signature.output_names if (_SOURCE, n) in answers):
+            # The difference is split along: source, weights in floats, clipped, rounded, file. Each link has its bound.
             in_floats, in_ranges, in_steps = (answers[a.name, output] for a in Activations)
             expected = answers[_SOURCE, output].reshape(in_floats.shape)
             own = tolerance_of(Program((real,)), real.key, output).value
