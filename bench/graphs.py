@@ -25,7 +25,7 @@ def main() -> None:
     """Write the result."""
     with tempfile.TemporaryDirectory() as folder:
         keras = export_example(Path(folder) / "model")
-        model = jfuse.convert(Path(folder) / "model", signatures=["serving_default"])
+        model = jfuse.convert(Path(folder) / "model", jfuse.Inputs(signatures=["serving_default"]))
     assert model.imported_program is not None
     found = {
         "model": f"the model of `jfuse demo`, of Keras {keras}: LSTM(32), Dense(4)",

@@ -218,7 +218,7 @@ def in_form(model: jfuse.Model, choose: Any) -> jfuse.Model:
         return scan_to_loops(graph, ctx, choose)
 
     instead = jfuse.rewrites(instead=scan_to_loops.__name__, trust=True, changes=True, default=False)  # not compared
-    return jfuse.lower(model, passes=[instead(unlooped)], recover=False)
+    return jfuse.lower(model, pipeline=jfuse.Pipeline(passes=[instead(unlooped)]), forms=jfuse.Forms(recover=False))
 
 
 def invoker(data: bytes, x: np.ndarray) -> Interpreter:

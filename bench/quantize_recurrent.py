@@ -31,6 +31,7 @@ import jfuse
 from bench.quantize import OFFICIAL, answers, latencies, official, snr_db
 from bench.recurrent import Official
 from jfuse.base.errors import JfuseError
+from jfuse.base.options import grouped
 from jfuse.running.cores import cores
 from jfuse.running.micro import MicroInterpreter, has_micro
 from tests.models.recurrences.recurrent_keras import Layers, Wire, bidirectional, layer, masked
@@ -278,12 +279,12 @@ class Case:
             data = self.calibration[:, None]
         return jfuse.convert(
             self.folder / "saved",
-            signatures=["serving_default"],
+            jfuse.Inputs(signatures=["serving_default"]),
             quantize=mode.recipe,
             target=mode.target,
             calibration=data if mode.integers else None,
             verify=False,
-            **{**self.model.options, **options},
+            **grouped({**self.model.options, **options}),
         )
 
     def official(self, mode: Mode, converter: Official) -> tuple[bytes, float] | str:

@@ -36,6 +36,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
 from jfuse.base.measure import relative_error
+from jfuse.base.options import grouped
 from jfuse.proof.inputs import draw
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
@@ -285,7 +286,12 @@ def target(model: Model, theirs: str, right: tuple[bool, bool]) -> float | None:
 def measure(model: Model, converter: Official, folder: Path, rounds: int, prefer: str) -> Result:
     """One model through both converters. prefer: as jfuse.convert has it."""
     saved = model.save(folder / "model")
-    lite = jfuse.convert(saved, signatures=["serving_default"], verify=False, prefer=prefer, **model.options)
+    lite = jfuse.convert(
+        saved,
+        jfuse.Inputs(signatures=["serving_default"]),
+        verify=False,
+        **grouped({"prefer": prefer, **model.options}),
+    )
     assert lite.imported is not None
     (signature,), function = lite.program.signatures, lite.imported.functions["serving_default"]
     types = [(name, var.type) for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)]

@@ -151,7 +151,7 @@ def _streamed(stream: Stream) -> _Task:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     pieces, answers = (np.split(whole, CALLS, axis=1) for whole in (x, np.asarray(stream.model(x))))
     (name,) = jfuse.load(stream.model).program.signatures[0].input_names
-    model = jfuse.load(stream.model, shapes={name: pieces[0].shape})
+    model = jfuse.load(stream.model, jfuse.Inputs(shapes={name: pieces[0].shape}))
     return _Task(model, stream.state, [[piece] for piece in pieces], [[answer] for answer in answers])
 
 

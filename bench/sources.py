@@ -154,7 +154,7 @@ def by_litert_torch(module: Any, shape: tuple[int, ...]) -> bytes:
 def by_jfuse(source: Any, shape: tuple[int, ...], prefer: str = "fused") -> bytes:
     """Our file."""
     specs = [jax.ShapeDtypeStruct(shape, jnp.float32)]
-    return jfuse.convert(source, specs, verify=False, prefer=prefer).to_bytes()
+    return jfuse.convert(source, specs, verify=False, forms=jfuse.Forms(prefer=prefer)).to_bytes()
 
 
 Route = Callable[[Any, tuple[int, ...]], bytes]

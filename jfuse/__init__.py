@@ -33,10 +33,12 @@ if TYPE_CHECKING:
         LowerError,
         RuleError,
         TypeMismatch,
+        UnknownOption,
         VerifyFailed,
     )
     from jfuse.base.limits import Limits
     from jfuse.benchmark.comparison import bench
+    from jfuse.frontends.selection import Inputs
     from jfuse.kernels import ops
     from jfuse.lite.converter import TFLiteConverter
     from jfuse.lite.interpreter import Interpreter
@@ -47,19 +49,23 @@ if TYPE_CHECKING:
     from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
     from jfuse.passes.installed import installed_passes
+    from jfuse.passes.options import Forms, Pipeline
     from jfuse.passes.own import Pass, rewrites
     from jfuse.programs.cost import OperatorCost, ProgramCost
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.records.conversion import Report
     from jfuse.records.verification import Verification
     from jfuse.tflite.model_metadata import Metadata, TensorMetadata
+    from jfuse.verification.options import Verify
     from jfuse.verification.quantization_noise.report import QuantizeReport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BadFlatbuffer",
+    "Forms",
     "ImportFailed",
+    "Inputs",
     "InternalError",
     "Interpreter",
     "JfuseError",
@@ -70,6 +76,7 @@ __all__ = [
     "Model",
     "OperatorCost",
     "Pass",
+    "Pipeline",
     "ProgramCost",
     "Proposal",
     "QuantizeReport",
@@ -80,7 +87,9 @@ __all__ = [
     "TFLiteConverter",
     "TensorMetadata",
     "TypeMismatch",
+    "UnknownOption",
     "Verification",
+    "Verify",
     "VerifyFailed",
     "__version__",
     "bench",
@@ -126,8 +135,10 @@ _HOMES = {
         "LowerError",
         "RuleError",
         "TypeMismatch",
+        "UnknownOption",
         "VerifyFailed",
     ),
+    "jfuse.frontends.selection": ("Inputs",),
     "jfuse.kernels.ops": ("ops",),
     "jfuse.lite.converter": ("TFLiteConverter",),
     "jfuse.lite.interpreter": ("Interpreter",),
@@ -141,7 +152,9 @@ _HOMES = {
     "jfuse.model": ("Model",),
     "jfuse.verification.quantization_noise.report": ("QuantizeReport",),
     "jfuse.passes.installed": ("installed_passes",),
+    "jfuse.passes.options": ("Forms", "Pipeline"),
     "jfuse.passes.own": ("Pass", "rewrites"),
+    "jfuse.verification.options": ("Verify",),
     "jfuse.programs.cost": ("OperatorCost", "ProgramCost"),
     "jfuse.api.parts": ("extract", "merge"),
     "jfuse.api.quantize": ("quantize", "quantize_report"),

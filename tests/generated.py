@@ -43,11 +43,20 @@ def _pipeline() -> str:
     return pass_list.markdown()
 
 
+def _options() -> str:
+    import jfuse
+    from jfuse.reports import option_list
+
+    names = ("convert", "load", "lower", "quantize", "verify", "check", "bench", "tune", "optimize")
+    return option_list.markdown({name: getattr(jfuse, name) for name in names})
+
+
 GENERATED: Mapping[str, Callable[[], str]] = {
     "jfuse/reports/spelled.txt": _spelled,
     "jfuse/tf_nodes/op_defs.txtpb": _op_defs,
     "docs/runs-on.md": _runs_on,
     "docs/pipeline.md": _pipeline,
+    "docs/options.md": _options,
 }
 """The path of each file from the root, and the function that gives its text."""
 

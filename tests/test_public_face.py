@@ -49,7 +49,7 @@ def test_the_steps_one_by_one_give_the_same_bytes(dense: Any, result: jfuse.Mode
     model = jfuse.load(dense)
     lite = jfuse.lower(model)
     assert lite.to_bytes() == result.to_bytes()
-    report = jfuse.verify(lite, reference=model)
+    report = jfuse.verify(lite, model)
     assert {d.pair for d in report.differences} == {"tensorflow/xla", "tensorflow/litert"}
     assert all(0 <= d.error <= d.tolerance for d in report.differences)
 
@@ -96,7 +96,7 @@ def test_it_runs_on_every_device(result: jfuse.Model) -> None:
 
 
 def test_dump_dir_holds_a_text_for_each_pass(dense: Any, tmp_path: Path) -> None:
-    jfuse.lower(jfuse.load(dense), dump_dir=tmp_path / "dump")
+    jfuse.lower(jfuse.load(dense), pipeline=jfuse.Pipeline(dump_dir=tmp_path / "dump"))
     names = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert names == [f"{i:02d}_{p.__name__}.txt" for i, p in enumerate(PIPELINE)]
     assert "fully_connected" in (tmp_path / "dump" / names[-1]).read_text()

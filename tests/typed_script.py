@@ -27,10 +27,21 @@ def samples() -> Iterator[dict[str, np.ndarray]]:
 
 
 def convert(path: str) -> jfuse.Model:
-    result = jfuse.convert(path, passes=[doubled, counted], state="keep", loop="while", prefer="size", batch=1)
+    result = jfuse.convert(
+        path,
+        pipeline=jfuse.Pipeline(passes=[doubled, counted]),
+        state="keep",
+        forms=jfuse.Forms(loop="while", prefer="size"),
+        batch=1,
+    )
     print(result.report.size_bytes + 1, result.save("model.tflite").name)
     small = jfuse.quantize(result, "int8", samples, target="tflite-micro")
-    jfuse.convert(path, quantize="dynamic", target=["litert", "litert>=2.14"], precision="source", padding="left")
+    jfuse.convert(
+        path,
+        quantize="dynamic",
+        target=["litert", "litert>=2.14"],
+        forms=jfuse.Forms(precision="source", padding="left"),
+    )
     return small
 
 
@@ -50,7 +61,7 @@ def look(model: jfuse.Model) -> int:
 
 
 def compare(model: jfuse.Model) -> float:
-    found: jfuse.Verification = jfuse.verify(model, edges="nan", runtimes=["tflite-micro"])
+    found: jfuse.Verification = jfuse.verify(model, edges="nan", options=jfuse.Verify(runtimes=["tflite-micro"]))
     checked = jfuse.check(model, "tflite-micro")
     print(checked.runs, checked.arena_bytes)
     return max(difference.error for difference in found.differences)
@@ -72,8 +83,8 @@ def mistakes(model: jfuse.Model) -> None:
     jfuse.convert("m.keras", state="keeep")  # a mistake
     jfuse.convert("m.keras", target="tflite-microo")  # a mistake
     jfuse.quantize(model, "int9")  # a mistake
-    jfuse.lower(model, loop="wile")  # a mistake
-    jfuse.tune("m.keras", padding="centre")  # a mistake
+    jfuse.lower(model, forms=jfuse.Forms(loop="wile"))  # a mistake
+    jfuse.tune("m.keras", forms=jfuse.Forms(padding="centre"))  # a mistake
     jfuse.verify(model, edges="all")  # a mistake
     model.cost().sorted("size")  # a mistake
     print(model.cost().mac)  # a mistake

@@ -10,7 +10,7 @@ from typing import overload
 from jfuse.api.load import load_selected
 from jfuse.base.errors import JfuseError
 from jfuse.base.last_resort import only_jfuse_errors
-from jfuse.frontends.selection import Selection
+from jfuse.frontends.selection import Inputs
 from jfuse.ir.walk import all_eqns
 from jfuse.model import Model
 from jfuse.reports.device_check import check_device
@@ -54,7 +54,7 @@ def check(
         it.
     """
     named = None if target is None else target_named(target)
-    loaded = model if isinstance(model, Model) else load_selected(model, Selection(), unsafe=unsafe)
+    loaded = model if isinstance(model, Model) else load_selected(model, Inputs(unsafe=unsafe))
     not_lowered = next((e for g in loaded.program.entries() for e in all_eqns(g) if e.op.builtin is None), None)
     if not_lowered is not None:
         raise JfuseError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 from jfuse.base.errors import JfuseError, shown
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS, Limits, need_limits
-from jfuse.base.option_values import names_of, several
+from jfuse.base.options import given
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.jax_functions.source import DEFAULT_KEY, import_functions, is_jax_source, jax_signatures
 from jfuse.frontends.nan_weights import notes_on_file
 from jfuse.frontends.pytorch import is_torch_source
-from jfuse.frontends.selection import Selection
+from jfuse.frontends.selection import Inputs
 from jfuse.frontends.sources import import_tensorflow
 from jfuse.frontends.torch_modules.source import import_modules
 from jfuse.ir.graph import Graph, Program, Signature
@@ -29,6 +30,7 @@ from jfuse.kernels.control import composite
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
+from jfuse.passes.options import Pipeline
 from jfuse.records.conversion import Report
 from jfuse.running.runner import running_notes
 from jfuse.tflite.read.file import load_tflite
@@ -37,19 +39,11 @@ from jfuse.tflite.read.file import load_tflite
 @only_jfuse_errors("loading")
 def load(
     source: Any,
-    specs: Any = None,
+    inputs: Any = None,
     *,
-    params: Any = None,
-    mutable: Sequence[str] | bool | None = None,
-    dynamic_shapes: Any = None,
-    signatures: Sequence[str] | None = None,
-    input_signature: Sequence[Any] | None = None,
-    input_tensors: Sequence[str] | None = None,
-    output_tensors: Sequence[str] | None = None,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
     batch: int | None = None,
-    rules: Iterable[Rule] = (),
-    custom_ops: Collection[str] = (),
+    rules: Iterable[Rule] | None = None,
+    pipeline: Pipeline | None = None,
     unsafe: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Model:
@@ -61,79 +55,46 @@ def load(
         function of jax arrays, or what jax.export or jax.make_jaxpr made of one, or a mapping (signature key ->
         function) of them; a `jfuse.ir.Program`, or a `jfuse.ir.Graph`, which becomes the only signature;
         a torch.nn.Module in eval mode, or such a mapping of them, an ExportedProgram, or the path of a `.pt2` file.
-    specs: what a jax function takes: a sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or
-        arrays, nested as the function wants them; sizes of `jax.export.symbolic_shape` stay open. For a mapping of
-        functions a mapping of such. A module takes tensors as well, None for sizes that stay open, and values that are
-        no tensors.
-    params: the first argument of a jax function, whose arrays become constants of the file.
-    mutable: keys of `params` whose arrays go on from call to call, True for all; the function returns its results and
-        a mapping of their new values. Of a module of flax.nnx: the types of variables that do, by default all that it
-        writes.
-    dynamic_shapes: which sizes of a module's tensors stay open, as torch.export.export takes it.
-    signatures: keys to load; None for all.
-    input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
-    input_tensors, output_tensors: names of tensors of a GraphDef; by default its inputs are the placeholders that the
-        outputs need.
-    shapes: sizes for the open dimensions of inputs, by input name, None for those that stay as they are; the whole
-        shape where the source leaves the rank open: `{"x": (1, 49, 40)}`.
-    batch: the size of the first dimension of every input where it is open.
-    custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
-    unsafe: let a file run code of its own and work on other files of this machine (SECURITY.md); for authors you trust.
+    inputs: a `jfuse.Inputs`, which says what of the source is read; or its `specs` alone, what a function of jax or a
+        module takes. batch, unsafe: in place of its fields.
+    pipeline: a `jfuse.Pipeline`, whose rules and custom operators are read. rules: in place of its field.
     limits: for reading a file, and for a call of it on XLA, in LiteRT and in TensorFlow.
     Raises ImportFailed, BadFlatbuffer.
     """
-    selection = Selection(
-        signatures,
-        input_signature,
-        input_tensors,
-        output_tensors,
-        shapes,
-        batch,
-        specs,
-        params,
-        dynamic_shapes,
-        mutable,
-    )
-    return load_selected(source, selection, rules=rules, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
+    own = given(Pipeline, "pipeline", pipeline, rules=rules)
+    need_limits(limits)
+    return load_selected(source, Inputs.of(inputs, batch=batch, unsafe=unsafe or None), own, limits)
 
 
 @only_jfuse_errors("loading")
 def load_selected(
-    source: Any,
-    selection: Selection,
-    *,
-    rules: Iterable[Rule] = (),
-    custom_ops: Collection[str] = (),
-    unsafe: bool,
-    limits: Limits = DEFAULT_LIMITS,
+    source: Any, inputs: Inputs = Inputs(), pipeline: Pipeline = Pipeline(), limits: Limits = DEFAULT_LIMITS
 ) -> Model:
-    """`load` with the options about the part of the source in one value."""
-    need_limits(limits)
-    rules = several("rules=", rules, "rules")
-    custom_ops = names_of("custom_ops=", custom_ops) or ()
+    """Load with options that are already grouped."""
+    for module in inputs.modules:
+        import_module(module)
+    custom_ops = pipeline.custom_ops
     in_memory = isinstance(source, bytes | bytearray | memoryview)
     if in_memory or (isinstance(source, str | Path) and Path(source).suffix == ".tflite"):
         if not in_memory and not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
-        if selection.shapes or selection.batch is not None:
+        if inputs.shapes or inputs.batch is not None:
             described = "a file's bytes" if in_memory else str(source)
             raise JfuseError("shapes= and batch= apply to sources, not to .tflite files", found=described)
         program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
         return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
     if isinstance(source, Program | Graph):
         return Model(source if isinstance(source, Program) else _program_of(source))
-    all_rules = default_rules().extended(rules)
+    all_rules = default_rules().extended(pipeline.rules)
     functions: ImportedFunctions | None = None
     if is_torch_source(source):
-        functions = import_modules(source, selection, all_rules.lowers_torch, unsafe=unsafe)
-    elif is_jax_source(source, selection):
-        functions = import_functions(jax_signatures(source, selection), all_rules.lowers_jax, selection.params)
+        functions = import_modules(source, inputs, all_rules.lowers_torch)
+    elif is_jax_source(source, inputs):
+        functions = import_functions(jax_signatures(source, inputs), all_rules.lowers_jax, inputs.params)
     if functions is not None:
         program = with_explicit_states(functions.program, functions.explicit_states)
         return Model(program, report=Report(notes=list(functions.notes)), functions=functions)
-    imported = import_tensorflow(
-        source, all_rules.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits
-    )
+    imported = import_tensorflow(source, all_rules.lowers, inputs, custom_ops=custom_ops, limits=limits)
     _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
     foreign = isinstance(source, str | Path)  # loops of a file may never end, on XLA either

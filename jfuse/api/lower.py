@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,32 +15,17 @@ from jfuse.api.quantized_sizes import kept_small
 from jfuse.base.errors import LowerError
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS
-from jfuse.base.option_values import path_of, several
+from jfuse.base.options import given
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.kernels.control import while_
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.passes.context import Calibrate, Context, OnStage
+from jfuse.passes.context import Calibrate, Context
 from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
-from jfuse.passes.options import (
-    CustomOptions,
-    Loop,
-    LoweringOptions,
-    Machine,
-    Padding,
-    Precision,
-    Preference,
-    QuantizationOptions,
-    RecurrenceOptions,
-    Requirement,
-    State,
-    TfOpOptions,
-    mode_of,
-)
-from jfuse.passes.own import Pass
+from jfuse.passes.options import Forms, LoweringOptions, Pipeline, QuantizationOptions, State
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline, with_own
 from jfuse.passes.quantize.half_files import has_halves, without_halves
 from jfuse.quantization.calibrate import calibrate
@@ -61,94 +46,42 @@ from jfuse.verification.quantization_noise.optional_steps import Attempt, with_s
 def lower(
     model: Any,
     *,
-    rules: Iterable[Rule] = (),
-    passes: Sequence[Pass | Callable[..., Any]] = (),
-    recover: bool = RecurrenceOptions.recover,
-    state: State = RecurrenceOptions.state,
-    padding: Padding | None = RecurrenceOptions.padding,
-    loop: Loop = RecurrenceOptions.loop,
-    prefer: Preference = RecurrenceOptions.prefer,
-    machine: Machine = RecurrenceOptions.machine,
-    require: Requirement | None = RecurrenceOptions.require,
-    forms: Mapping[str, str] | None = None,
-    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
-    precision: Precision = LoweringOptions.precision,
-    strict: bool = LoweringOptions.strict,
-    select_tf_ops: bool = TfOpOptions.select_tf_ops,
-    custom_ops: Mapping[str, CustomOptions] | None = None,
-    dump_dir: str | Path | None = None,
+    target: TargetName | Sequence[TargetName] | None = None,
+    state: State | None = None,
+    forms: Forms | None = None,
     quantize: Recipe | RecipeName | Path | None = None,
     calibration: CalibrationData = None,
-    on_stage: OnStage = lambda stage: None,
+    rules: Iterable[Rule] | None = None,
+    pipeline: Pipeline | None = None,
 ) -> Model:
     """The model in TFLite builtins: loops recognised, composites fused and proven or tested, states placed.
 
     model: a Model, or any source of `load`.
-    rules: rules for this call, before the registered ones.
-    passes: passes for this call, besides the registered ones: those of `rewrites`, or functions of graphs, which come
-        after "simplify".
-    recover: look for recurrences without an annotation.
-    state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
-        "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
-        model that takes and returns its states by itself a mapping, {"h": ("h_in", "h_out")}, as for `Model.keeping`.
-    padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
-    loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
-    prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
-        LiteRT (XNNPACK does not take fused ops); "size" takes every fusion, and of each loop the smallest form. "auto"
-        takes every fusion, but of an LSTM in 8 bits in LiteRT the fastest form that is about as small as any.
-    machine: the processor whose measurements count where a form is chosen: "zen4", "zen4-avx2" (without AVX-512) or
-        "emerald-rapids"; "any" takes the form by which none of them loses much.
-    require: "proven" refuses fusions that are only tested on samples; None takes both.
-    forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
-        whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
-        24 steps). `jfuse.tune` finds the fastest.
-    target: what runs the file: "litert" (LiteRT's Interpreter), "litert>=2.14" for the oldest runtime that must take
-        it, "compiled-model" (LiteRT's CompiledModel, and Interpreter), "tflite-micro", "cmsis-nn", "ethos-u55",
-        "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are spelled in others; what
-        it loses is in `report.notes`. Several, ("litert", "tflite-micro") or "litert,tflite-micro", for one file that
-        all of them take.
-    precision: "float32" computes in f32 where the source has f16 or bf16, as models under mixed precision do; "source"
-        keeps its types. Inputs and outputs keep them in both.
-    strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
-        the function, the rule and the reason; so is a recipe that makes nothing smaller.
-    select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
-    custom_ops: TensorFlow ops to write as custom operators under their own name, for kernels of your own: those that
-        `load` was given. Their options are a flexbuffer map of the node's attributes (None or True) or of other ones (a
-        dict), bytes, or what a function of the node's attributes returns.
-    dump_dir: a folder to write the text after each pass to.
+    forms: a `jfuse.Forms`, which says what becomes of recurrences. target: what runs the file, and state: what lasts
+        from one invoke to the next, in place of its fields.
     quantize: a recipe, which says what becomes of floats: by name ("float16", "dynamic", "int8_weights", "int8", …), in
-        a .json file, or of your own.
+        a .json file, or a `jfuse.Recipe`.
     calibration: inputs like those that the model will see, for recipes that compute in integers.
+    pipeline: a `jfuse.Pipeline`: rules, passes and custom operators of your own. rules: in place of its field.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
-    steps = with_own(passes)
-    given = several("rules=", rules, "rules")
-    model = (model if isinstance(model, Model) else load(model, rules=given)).keeping(state)
-    options = LoweringOptions(
-        given,
-        RecurrenceOptions(
-            recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms, require=require
-        ),
-        TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
-        quantization_options(quantize, calibration),
-        target=target,
-        strict=strict,
-        dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
-        precision=precision,
-    )
-    return lowered(model, options, steps, on_stage)
+    own = given(Pipeline, "pipeline", pipeline, rules=rules)
+    asked = given(Forms, "forms", forms, target=target, state=state)
+    model = (model if isinstance(model, Model) else load(model, pipeline=own)).keeping(asked.state)
+    return lowered(model, LoweringOptions(asked, own, quantization_options(quantize, calibration)))
 
 
 @only_jfuse_errors("lowering")
-def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
-    """Lower a model with options that are already grouped."""
-    made = _lowered(model, options, passes, on_stage)
+def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...] | None = None) -> Model:
+    """Lower a model with options that are already grouped.   passes: instead of those of the options"""
+    passes = with_own(options.pipeline.passes) if passes is None else passes
+    made = _lowered(model, options, passes)
     if options.quantization.recipe is None or PIPELINE[-1] not in passes:
         return made
-    return kept_small(made, options, lambda changed: _lowered(model, changed, passes, on_stage))
+    return kept_small(made, options, lambda changed: _lowered(model, changed, passes))
 
 
-def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
+def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...]) -> Model:
     limits = model.limits or DEFAULT_LIMITS
     for graph in model.program.graphs():
         if shares_bodies(graph, limits.expanded):
@@ -165,20 +98,21 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
     if halves:
         source = source.with_graphs(without_halves)
     ctx = Context(
-        default_rules().extended(options.rules),
+        default_rules().extended(options.pipeline.rules),
         report,
-        options.recurrence if recipe is None else replace(options.recurrence, whiles=_whiles(model)),
-        options.tf_ops,
-        target_named(options.target),
-        on_stage=on_stage,
+        options.forms,
+        options.pipeline,
+        target_named(options.forms.target),
+        on_stage=options.pipeline.on_stage,
         variables=model.imported.variable_names if model.imported else (),
         recipe=recipe,
-        precision=options.precision,
         halves=halves,
+        whiles=None if recipe is None else _whiles(model),
     )
     before, after = around_quantization(passes)
-    program = run_pipeline(source, ctx, before, dump_dir=options.dump_dir)
-    if options.strict:
+    dump_dir = None if options.pipeline.dump_dir is None else Path(options.pipeline.dump_dir)
+    program = run_pipeline(source, ctx, before, dump_dir=dump_dir)
+    if options.forms.strict:
         all_fused(ctx)
     unquantized = None
     if ctx.recipe is not None:
@@ -187,7 +121,7 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
         floats = run_pipeline(source, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
     attempt = partial(_attempt, program, ctx, _LastPasses(after), options.quantization, seen)
-    dumped = _LastPasses(after, options.dump_dir, len(before))
+    dumped = _LastPasses(after, dump_dir, len(before))
     made = _attempt(program, ctx, dumped, options.quantization, seen, ctx.recipe, None)
     if ctx.recipe is not None and unquantized is not None and seen and options.quantization.measured:
         started = time.perf_counter()
@@ -195,7 +129,7 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
         seconds = made.report.seconds
         seconds["quantize"] = seconds.get("quantize", 0.0) + time.perf_counter() - started
     program, report = made.program, made.report
-    if ctx.target.name != LoweringOptions.target:
+    if ctx.target.name != Forms.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
     report.interpreter_only = interpreter_only(program, ctx.target)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -19,13 +18,14 @@ from jfuse.base.errors import JfuseError
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.base.option_values import path_of, real
+from jfuse.base.options import given
 from jfuse.ir.graph import Const, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.model import Model
-from jfuse.passes.context import OnStage
-from jfuse.passes.options import LoweringOptions
+from jfuse.passes.options import Forms, Pipeline
 from jfuse.quantization.recipe import LEAST_HALVES
+from jfuse.quantization.recipe_names import RecipeName
 from jfuse.records.conversion import Report
 from jfuse.reports.target_check import check_targets
 from jfuse.tflite.associated_files import with_files_of
@@ -37,9 +37,9 @@ from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.file_answers import unknown_operators
 from jfuse.verification.file_times import Timing, timed
 
-_FORMS: tuple[dict[str, Any], ...] = ({}, {"prefer": "speed"}, {"loop": "while"}, {"prefer": "speed", "loop": "while"})
-"""Arguments of `lower`, tried in this order."""
-_HALVES = "float16"
+_FORMS = (Forms(), Forms(prefer="speed"), Forms(loop="while"), Forms(prefer="speed", loop="while"))
+"""The forms of recurrences, in the order in which they are tried."""
+_HALVES: RecipeName = "float16"
 """The recipe of a further form of files with f16 weights: they stay f16."""
 _INPUT, _AGAIN = "the file itself", "the file itself, once more"
 
@@ -48,12 +48,12 @@ _INPUT, _AGAIN = "the file itself", "the file itself, once more"
 def optimize(
     source: str | Path,
     *,
-    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
+    target: TargetName | Sequence[TargetName] = Forms.target,
+    pipeline: Pipeline | None = None,
     verify: bool = True,
     slower: float = 1.0,
     unsafe: bool = False,
     limits: Limits = DEFAULT_LIMITS,
-    on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """Optimize any .tflite file: fuse loops, join unrolled steps, use fewer operators.
 
@@ -61,7 +61,7 @@ def optimize(
     here: in LiteRT, for targets that run it. Where nothing better is found the file is kept byte by byte, and
     `report.notes` says why. Signatures, metadata, the names of inputs and outputs and associated files stay. Files of
     integers are left as they are.
-    source: the path of the file. target: as `lower` has it.
+    source: the path of the file. target, pipeline: as `lower` has them.
     verify: compare the result with the file, both in LiteRT, on several calls in a row; raises VerifyFailed where they
         differ.
     slower: how many times as long as the file the result may take. Above 1 the smallest such form is taken, else the
@@ -73,13 +73,14 @@ def optimize(
         raise JfuseError("only .tflite files are optimized", where=str(source), remedy="jfuse.convert takes sources")
     real("slower=", slower, positive=True)
     target_named(target)
-    on_stage("import")
-    model = load(path, unsafe=unsafe, limits=limits)
+    own = given(Pipeline, "pipeline", pipeline)
+    own.on_stage("import")
+    model = load(path, pipeline=own, unsafe=unsafe, limits=limits)
     if has_other_files(bytes(read_file(path)[0])):
         return _kept(model, path, target, ["its weights lie in other files"])
     data = bytes(read_file(path)[0])
-    search = _Search(model, data, target, slower, limits)
-    best, timing = search.best(on_stage)
+    search = _Search(model, data, target, own, slower, limits)
+    best, timing = search.best()
     if best is None:
         return _kept(model, path, target, search.reasons)
     result = _finished(best, with_files_of(data, best.to_bytes(), path, limits), data, timing)
@@ -89,7 +90,7 @@ def optimize(
     if unknown:
         result.report.notes.append(f"the result was not compared: LiteRT has no kernel for {', '.join(unknown)}")
     elif verify:
-        on_stage("verify")
+        own.on_stage("verify")
         _verified(result, path, limits)
     return result
 
@@ -101,6 +102,7 @@ class _Search:
     model: Model
     data: bytes
     target: TargetName | Sequence[TargetName]
+    pipeline: Pipeline
     slower: float
     limits: Limits
 
@@ -108,10 +110,10 @@ class _Search:
         self.reasons: list[str] = []
         self.seconds = 0.0  # of measuring
 
-    def best(self, on_stage: OnStage) -> tuple[Model | None, Timing | None]:
+    def best(self) -> tuple[Model | None, Timing | None]:
         """The best form that is no larger, and its time relative to the file's; None if there is none."""
         forms: dict[str, Model] = {}
-        for lowered in self._lowered(on_stage):
+        for lowered in self._lowered():
             text = lowered.to_bytes()
             if text == self.data or any(text == other.to_bytes() for other in forms.values()):
                 continue
@@ -122,7 +124,7 @@ class _Search:
             return None, None
         if not target_named(self.target).is_timed_here or unknown_operators(self.model.program):
             return next(iter(forms.values())), None  # LiteRT's times on this machine say nothing of such a target
-        on_stage("measure")
+        self.pipeline.on_stage("measure")
         files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in forms.items()}}
         started = time.perf_counter()
         times = timed(files, self.model.program, limits=self.limits)
@@ -141,11 +143,11 @@ class _Search:
         )
         return None, None
 
-    def _lowered(self, on_stage: OnStage) -> Iterator[Model]:
-        halves = [{"quantize": _HALVES}] if _holds_halves(self.model.program) else []
-        for form in ({**form, **recipe} for recipe in (*halves, {}) for form in _FORMS):
+    def _lowered(self) -> Iterator[Model]:
+        halves = [_HALVES] if _holds_halves(self.model.program) else []
+        for recipe, forms in ((recipe, form) for recipe in (*halves, None) for form in _FORMS):
             try:
-                lowered = lower(self.model, target=self.target, on_stage=on_stage, **form)
+                lowered = lower(self.model, target=self.target, forms=forms, quantize=recipe, pipeline=self.pipeline)
                 if lowered.unquantized is not None and not _are_halves(lowered.unquantized.program):
                     continue
                 program = with_result_names(lowered.program, self.model.program)

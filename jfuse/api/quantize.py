@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jfuse.api.load import load
+from jfuse.api.load import load, load_selected
 from jfuse.api.lower import lower, lowered
 from jfuse.api.quantized_sizes import source_bytes
 from jfuse.base.errors import JfuseError
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS
+from jfuse.base.options import given
+from jfuse.frontends.selection import Inputs
 from jfuse.model import Model
-from jfuse.passes.context import OnStage
-from jfuse.passes.options import (
-    Loop,
-    LoweringOptions,
-    Preference,
-    QuantizationOptions,
-    RecurrenceOptions,
-)
-from jfuse.passes.own import Pass
+from jfuse.passes.options import Forms, LoweringOptions, Pipeline, QuantizationOptions
 from jfuse.passes.pipeline import PipelineStep, with_own
 from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
 from jfuse.quantization.recipe import Recipe
@@ -54,21 +48,18 @@ def quantize(
     calibration: CalibrationData = None,
     *,
     target: Mapping[str, Any] | TargetName | Sequence[TargetName] | None = None,
-    passes: Sequence[Pass | Callable[..., Any]] = (),
-    loop: Loop = RecurrenceOptions.loop,
-    prefer: Preference = RecurrenceOptions.prefer,
-    strict: bool = LoweringOptions.strict,
+    forms: Forms | None = None,
+    pipeline: Pipeline | None = None,
     verify: bool = True,
     device: str | None = None,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    inputs: Any = None,
     batch: int | None = None,
     unsafe: bool = False,
-    on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """A model in the numbers that a recipe asks for; `result.unquantized` is the same in floats.
 
     source: a Model, as `load` or `lower` gave it, the path of a float .tflite file, or anything else that `load` takes.
-    recipe, calibration: as `lower` has `quantize` and `calibration`. shapes, batch, unsafe: as in `load`.
+    recipe, calibration: as `lower` has `quantize` and `calibration`. inputs, batch, unsafe: as in `load`.
     target: how good the file has to be, as {"snr_db": 30}, of its worst output in LiteRT against the float model's, or
         {"accuracy_drop": 0.005, "metric": function}: the function takes all outputs by name, calls along a new first
         axis, and gives a number that may be less by so much than for the float model's. The operators are left float
@@ -76,11 +67,10 @@ def quantize(
         without states, and the first 32 items of the calibration data, but all of them for a function, which may so
         compare them with labels; they are kept in memory. Or the name of a runtime or several, as `lower` has
         it: the file is written for them.
-    passes: as `lower` has them. loop, prefer: as there. By default the loops of a .tflite file stay in the form that
-        they have.
-    strict: as in `lower`; a recipe that makes nothing smaller is an error, too, else a warning in `report.warnings`.
+    forms, pipeline: as in `lower`. By default the loops of a .tflite file stay in the form that they have. A recipe
+        that makes nothing smaller is a warning of the report, with `strict` of `jfuse.Forms` an error.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
-    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: the noise is
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.Verify` has it: the noise is
         measured there as well.
 
     Raises VerifyFailed if the file has lost the model's outputs, JfuseError if the target is not reached.
@@ -89,39 +79,35 @@ def quantize(
     there = None if device is None else Device(device)
     about = None if there is None else asked(there)  # before anything slow
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
-    on_stage("import")
-    if isinstance(source, Model) and (shapes or batch is not None):
-        raise JfuseError(
-            "shapes= and batch= apply to sources that are loaded", remedy="jfuse.load(source, shapes=…, batch=…)"
-        )
-    model = source if isinstance(source, Model) else load(source, shapes=shapes, batch=batch, unsafe=unsafe)
+    own = given(Pipeline, "pipeline", pipeline)
+    form = given(Forms, "forms", forms, target=target if isinstance(target, Sequence) else None)
+    own.on_stage("import")
+    if isinstance(source, Model) and (inputs is not None or batch is not None):
+        raise JfuseError("inputs= and batch= apply to sources", remedy="jfuse.load(source, inputs=…, batch=…)")
+    chosen = Inputs.of(inputs, batch=batch, unsafe=unsafe or None)
+    model = (source if isinstance(source, Model) else load_selected(source, chosen, own)).keeping(form.state)
     data = repeatable(calibration)
-    options = LoweringOptions(
-        recurrence=RecurrenceOptions(loop=loop, prefer=prefer),
-        quantization=QuantizationOptions(named, data, source_bytes=source_bytes(source)),
-        target=target if isinstance(target, Sequence) else LoweringOptions.target,
-        strict=strict,
-    )
-    steps = with_own(passes)
-    lite = lowered(model, options, steps, on_stage)
+    options = LoweringOptions(form, own, QuantizationOptions(named, data, source_bytes=source_bytes(source)))
+    steps = with_own(own.passes)
+    lite = lowered(model, options, steps)
     if goal is not None:
-        on_stage("search")
+        own.on_stage("search")
         statistics = lite.statistics
         lite = reaching(goal, lite, named, data, lambda *how: _again(model, options, steps, statistics, *how))
-    on_stage("export")
+    own.on_stage("export")
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
         carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
         lite = lite.with_bytes(carried, lite.report)
     lite.report.size_bytes = lite.size_bytes
     if verify and lite.unquantized is not None:
-        on_stage("verify")
+        own.on_stage("verify")
         started = time.perf_counter()
         lite.report.noise = noise_of(lite, lite.unquantized, data, there)
         lite.report.notes += [] if about is None else [f"the noise was also measured on {about}"]
         lite.report.notes += unmeasured(lite.program)
         lite.report.latency = latency_of(lite, lite.unquantized)
         lite.report.seconds["verify"] = time.perf_counter() - started
-    elif target_named(options.target).in_interpreter:
+    elif target_named(form.target).in_interpreter:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
@@ -136,7 +122,9 @@ def _again(
 ) -> Model:
     """Lower the model again with another recipe.   known: statistics that were already collected"""
     changed = replace(options.quantization, recipe=recipe, known=known, measured=measured)
-    return lowered(model, replace(options, quantization=changed, strict=False), steps, lambda stage: None)
+    quiet = replace(options.pipeline, on_stage=Pipeline.on_stage)
+    lenient = replace(options.forms, strict=False)
+    return lowered(model, LoweringOptions(lenient, quiet, changed), steps)
 
 
 @only_jfuse_errors("the quantization report")

@@ -16,7 +16,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import while_
 from jfuse.lowering.integer_spellings import RECURRENCES
 from jfuse.model import Model
-from jfuse.passes.options import LoweringOptions, RecurrenceOptions
+from jfuse.passes.options import Forms, LoweringOptions
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import is_earlier
 from jfuse.tflite.targets.catalog import target_named
@@ -40,7 +40,7 @@ def kept_small(made: Model, options: LoweringOptions, again: Callable[[LoweringO
     Raises LowerError where strict=True and the recipe made nothing smaller.
     """
     before = _float_bytes(made, options)
-    is_open = _leaves_forms_open(options.recurrence) and not is_earlier(options.quantization.calibration)
+    is_open = _leaves_forms_open(options.forms) and not is_earlier(options.quantization.calibration)
     if made.size_bytes > before and is_open:
         made = _smallest(made, before, options, again)
     _warn(made, before, options)
@@ -62,7 +62,7 @@ def _smallest(made: Model, before: int, options: LoweringOptions, again: Callabl
     if best is made:
         return made
     best.statistics = made.statistics
-    in_loops = 'loop="while"' if options.recurrence.prefer == "size" else 'prefer="speed"'
+    in_loops = 'loop="while"' if options.forms.prefer == "size" else 'prefer="speed"'
     by_name = in_loops if "while" in made.report.operators else 'loop="unroll"'
     size = f"the file would have {made.size_bytes:,} bytes, {before:,} in floats; {by_name} takes that"
     if in_floats:
@@ -98,10 +98,9 @@ def _ends(program: Program) -> list[DType]:
     return [atom.type.dtype for s in program.signatures for atom in (*s.graph.inputs, *s.graph.outputs)]
 
 
-def _leaves_forms_open(asked: RecurrenceOptions) -> bool:
-    default = RecurrenceOptions()
-    is_named = (asked.loop, dict(asked.forms)) != (default.loop, {})
-    return not is_named and asked.prefer in (default.prefer, "size")
+def _leaves_forms_open(asked: Forms) -> bool:
+    is_named = (asked.loop, dict(asked.by_source)) != (Forms.loop, {})
+    return not is_named and asked.prefer in (Forms.prefer, "size")
 
 
 def _smaller_forms(made: Model, options: LoweringOptions) -> Iterator[LoweringOptions]:
@@ -116,9 +115,9 @@ def _smaller_forms(made: Model, options: LoweringOptions) -> Iterator[LoweringOp
     nodes |= {loop.source.split(" (")[0] for loop in made.report.loops}
     if not nodes and not spelled:
         return
-    small = replace(options, recurrence=replace(options.recurrence, prefer="size"))
+    small = replace(options, forms=replace(options.forms, prefer="size"))
     yield small
-    target = target_named(options.target)
+    target = target_named(options.forms.target)
     if recipe.needs_ranges and not recipe.int8_only and target.has_xnnpack and target.accelerator is None:
         builtins = sorted({str(op.builtin) for op in spelled} - named)
         fused = [QuantizeRule("dynamic", op=builtin, min_elements=0) for builtin in builtins]
@@ -139,7 +138,7 @@ def _warn(made: Model, before: int, options: LoweringOptions) -> None:
     reasons = [str(q) for q in made.report.quantized if q.form == "float"]
     text += "".join(f"; {reason}" for reason in reasons[:_SHOWN])
     text += f"; and {len(reasons) - _SHOWN} more kinds of operators" if len(reasons) > _SHOWN else ""
-    if options.strict and (is_idle or (after >= before and not recipe.needs_ranges)):
+    if options.forms.strict and (is_idle or (after >= before and not recipe.needs_ranges)):
         raise LowerError(
             f"the recipe {recipe.name!r} {did}",
             expected="strict=True: a smaller file",

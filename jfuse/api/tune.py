@@ -5,34 +5,29 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jfuse.api.benchmark_output import benchmark_times
-from jfuse.api.load import load
+from jfuse.api.load import load_selected
 from jfuse.api.lower import lower
 from jfuse.api.verify import verify as compare
 from jfuse.base.errors import JfuseError
 from jfuse.base.files import write_atomic
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.option_values import path_of, real, several
+from jfuse.base.options import given
+from jfuse.frontends.selection import Inputs
 from jfuse.model import Model
-from jfuse.passes.context import OnStage
-from jfuse.passes.options import (
-    FUSED,
-    Loop,
-    LoweringOptions,
-    Padding,
-    RecurrenceOptions,
-    State,
-)
+from jfuse.passes.options import FUSED, Forms, Pipeline
 from jfuse.records.conversion import Report, TunedForms
 from jfuse.running.loaded_file import asked
 from jfuse.running.programs.device import Device
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.file_times import SECONDS, timed
+from jfuse.verification.options import Verify
 
 _MOST = 6  # forms of one recurrence that are measured
 _FAR = 4.0  # times the expected time of the fastest form: what the cost model puts beyond is not measured
@@ -43,35 +38,35 @@ _CHOSEN = "chosen"
 @only_jfuse_errors("tuning")
 def tune(
     source: Any,
+    inputs: Any = None,
     *,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
     batch: int | None = None,
-    signatures: Sequence[str] | None = None,
-    state: State = RecurrenceOptions.state,
-    padding: Padding | None = RecurrenceOptions.padding,
-    loop: Loop = RecurrenceOptions.loop,
-    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
+    target: TargetName | Sequence[TargetName] | None = None,
+    forms: Forms | None = None,
+    pipeline: Pipeline | None = None,
     timings: Sequence[str | Path] = (),
     candidates: str | Path | None = None,
     device: str | None = None,
     verify: bool = True,
     seconds: float = SECONDS,
     unsafe: bool = False,
-    on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """The model with each recurrence in its fastest form: fused, straight code, or WHILE with several steps a turn.
 
     Each form of one recurrence at a time is written and the whole file timed in LiteRT on this machine, in a process of
     its own, beside the others: they take turns. `report.tuned` has the times.
 
-    source, shapes, batch, signatures, unsafe: as in `load`. state, padding, loop, target: as in `lower`.
+    source, inputs, batch, unsafe: as in `load`. target, forms, pipeline: as in `lower`.
     candidates: a folder; the files that are timed are written there, to be timed on a device.
     timings: files with output of LiteRT's benchmark_model on a device for these candidates, instead of timing here.
-    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.Verify` has it: files are timed
         there, and the result is compared there, too.
     verify: compare the result with the source, as `convert` does. seconds: of calls for each file.
     Raises JfuseError if timings are not of this model's candidates.
     """
+    own = given(Pipeline, "pipeline", pipeline)
+    asked_for = given(Forms, "forms", forms, target=target)
+    named = target_named(asked_for.target)
     real("seconds=", seconds, most=_LONGEST_S)
     logs = [path_of("timings=", log) for log in several("timings=", timings, "paths")]
     if logs and device is not None:
@@ -79,9 +74,9 @@ def tune(
     there = None if device is None else Device(device)
     about = None if there is None else asked(there)  # before anything slow
     folder = None if candidates is None else path_of("candidates=", candidates)
-    on_stage("import")
-    model = load(source, shapes=shapes, batch=batch, signatures=signatures, unsafe=unsafe)
-    tuning = _Tuning(model, {"state": state, "padding": padding, "loop": loop, "target": target}, on_stage)
+    own.on_stage("import")
+    model = load_selected(source, Inputs.of(inputs, batch=batch, unsafe=unsafe or None), own)
+    tuning = _Tuning(model, asked_for, own)
     files = tuning.files
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,19 +84,19 @@ def tune(
             write_atomic(folder / f"{name}.tflite", data)
     if logs:
         result = tuning.best(_given(benchmark_times(logs), files), "on the device")
-    elif there is not None and target_named(target).is_timed_here:
-        on_stage("measure")
+    elif there is not None and named.is_timed_here:
+        own.on_stage("measure")
         times = timed(files, tuning.default.program, seconds, device=there)
         result = tuning.best({n: (t.microseconds, t.ratio) for n, t in times.items()}, f"in LiteRT on {about}")
-    elif not target_named(target).in_interpreter:
-        note = f"LiteRT's times on this machine say nothing of {target_named(target).name}"
+    elif not named.in_interpreter:
+        note = f"LiteRT's times on this machine say nothing of {named.name}"
         result = tuning.untimed(f"nothing was timed: {note}")
     else:
-        on_stage("measure")
+        own.on_stage("measure")
         times = timed(files, tuning.default.program, seconds)
         result = tuning.best({n: (t.microseconds, t.ratio) for n, t in times.items()}, "in LiteRT on this machine")
     if verify:
-        on_stage("verify")
+        own.on_stage("verify")
         is_file = isinstance(source, str | Path) and Path(source).suffix == ".tflite"
         _compared(result, source if is_file else None, device)
     return result
@@ -119,10 +114,10 @@ class _Candidate:
 class _Tuning:
     """A model in all forms of its recurrences; `files` has their bytes by name, first the one that jfuse chooses."""
 
-    def __init__(self, model: Model, options: Mapping[str, Any], on_stage: OnStage) -> None:
+    def __init__(self, model: Model, forms: Forms, pipeline: Pipeline) -> None:
         self._model = model
-        self._options = options
-        self._on_stage = on_stage
+        self._forms = forms
+        self._pipeline = pipeline
         self.default = self._lowered({})
         data = self.default.to_bytes()
         self.files = {f"{_CHOSEN}-{_digest(data)}": data}
@@ -152,7 +147,8 @@ class _Tuning:
         return _reported(self.default, why)
 
     def _lowered(self, forms: Mapping[str, str]) -> Model:
-        return lower(self._model, forms=forms, on_stage=self._on_stage, **self._options)
+        asked_for = replace(self._forms, by_source={**self._forms.by_source, **forms})
+        return lower(self._model, forms=asked_for, pipeline=self._pipeline)
 
     def _candidate(self, number: int, source: str, form: str) -> _Candidate:
         """A recurrence in a form; its file is an earlier one where that has the same bytes."""
@@ -204,5 +200,5 @@ def _reported(result: Model, told: str) -> Model:
 
 def _compared(result: Model, against: Any, device: str | None) -> None:
     started = time.perf_counter()
-    compare(result, against, device=device)
+    compare(result, against, Verify(device=device))
     result.report.seconds["verify"] = time.perf_counter() - started

@@ -116,6 +116,10 @@ class RuleError(JfuseError):
     """A rule was registered or called in a way that cannot work."""
 
 
+class UnknownOption(JfuseError, TypeError):
+    """A function or an object of options has no such keyword; the remedy says where the option is."""
+
+
 class InternalError(JfuseError):
     """jfuse itself failed unexpectedly; the cause is `__cause__`."""
 

@@ -7,6 +7,7 @@ library's.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from jfuse.base.errors import ImportFailed, InternalError, JfuseError
 from jfuse.base.option_values import need_function, need_truth
+from jfuse.base.options import unknown_option
 from jfuse.base.settings import eager_tensorflow, has_device, large_programs, need_threads_of_jax, own_settings
 from jfuse.base.users_code import as_users, is_users
 
@@ -41,16 +43,20 @@ NEXT = {"ai-edge-litert": "3", "jax": "0.13", "numpy": "3", "tensorflow": "2.22"
 def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let nothing but JfuseErrors and the user's own exceptions leave the decorated public function.
 
-    Its options that are truth values or functions are refused where they are given as anything else.
+    Keywords that it lacks are an UnknownOption, and so refused are truth values and functions that are something else.
     stage: the function's task, for the message.
     on_values: it computes with the user's arrays, whose values (a shape, an index) may be invalid.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         stated = {name: _KINDS[kind] for name, kind in function.__annotations__.items() if kind in _KINDS}
+        parameters = inspect.signature(function).parameters.values()
+        names = None if any(p.kind is p.VAR_KEYWORD for p in parameters) else {p.name for p in parameters}
 
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in () if names is None else kwargs.keys() - names:
+                raise unknown_option(function, name, kwargs[name])
             need_threads_of_jax()
             for name in stated.keys() & kwargs.keys():
                 stated[name](f"{name}=", kwargs[name])

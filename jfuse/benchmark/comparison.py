@@ -19,8 +19,9 @@ from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.benchmark.conversions import BenchmarkSource, ConversionRun, converted
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
+from jfuse.frontends.selection import Inputs
 from jfuse.model import Model
-from jfuse.passes.context import OnStage
+from jfuse.passes.options import OnStage
 from jfuse.programs.operator_times import operator_times
 from jfuse.quantization.data import RANDOM
 from jfuse.quantization.recipe_names import RecipeName
@@ -32,6 +33,7 @@ from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.file_operators import operators_of
 from jfuse.tflite.write.named_file import with_signature
 from jfuse.verification.file_times import SECONDS, Turn, drawn_inputs, in_turns, litert_turn
+from jfuse.verification.options import Verify
 
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "jfuse": {},
@@ -42,15 +44,13 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
 """The forms of jfuse's file: those after the first are of models with recurrences."""
 OFFICIAL, XLA, SOURCE_FILE = "official converter", "XLA", "the file"
 _XLA_CALLS = 6  # in a row
-_LIMIT_S = 900.0
 
 
 @only_jfuse_errors("measuring")
 def bench(
     source: str | Path,
+    inputs: Inputs | None = None,
     *,
-    signatures: Sequence[str] | None = None,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
     batch: int | None = None,
     against: str | Path | None = None,
     quantize: RecipeName | Path | None = None,
@@ -58,10 +58,7 @@ def bench(
     threads: Sequence[int] = (1, 2, 4),
     profile: bool = True,
     seconds: float = SECONDS,
-    limit_s: float = _LIMIT_S,
-    modules: Sequence[str] = (),
     device: str | None = None,
-    unsafe: bool = False,
     limits: Limits = DEFAULT_LIMITS,
     on_stage: OnStage = lambda stage: None,
 ) -> Benchmark:
@@ -71,14 +68,14 @@ def bench(
     random inputs are taken in turns. A failure is a row with the reason.
 
     source: the path of a model, or of a .tflite file, which then stands in the place of the official converter's.
-    signatures, shapes, batch, unsafe: as `load` has them; sizes that stay open are the smallest that are tried.
+    inputs, batch: as `load` has them; sizes that stay open are the smallest that are tried.
     against: the path of another .tflite file with the same inputs, to be measured as well.
     quantize: a recipe by name, or a .json file: one more row, of jfuse's file by it. calibration: the path of its data,
         as `lower` has it; by default drawn ones.
     threads: of LiteRT. XLA takes as many as it likes. profile: also time each operator alone, with one thread.
-    seconds: of calls for each file and number of threads. limit_s: for one conversion.
-    modules: names of Python modules to import before, as for layers of your own.
-    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed and
+    seconds: of calls for each file and number of threads.
+    limits: as `load` has them; its `conversion_seconds` are what one conversion may take.
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.Verify` has it: files are timed and
         compared there. Conversions and XLA run here.
     Raises JfuseError where the source cannot be loaded: then there is nothing to measure.
     """
@@ -90,22 +87,22 @@ def bench(
         )
     if not threads or min(threads) < 1:
         raise JfuseError("threads= are positive numbers", found=list(threads))
-    what = BenchmarkSource(Path(source), signatures, shapes, batch, unsafe, tuple(modules))
+    what = BenchmarkSource(Path(source), Inputs.of(inputs, batch=batch))
     there = None if device is None else Device(device)
     about = None if there is None else asked(there, limits)  # before anything slow
     on_stage("import")
-    model = load(what.path, limits=limits, **what.load)
+    model = load(what.path, what.inputs, limits=limits)
     bench_ = _Bench(model, what, limits, on_stage, there)
     recipe = None if quantize is None else (str(quantize), _data(calibration))
-    files = dict(bench_.files(None if against is None else Path(against), limit_s, recipe))
+    files = dict(bench_.files(None if against is None else Path(against), limits.conversion_seconds, recipe))
     rows = bench_.measured(files, tuple(threads), seconds)
     rows = [bench_.compared(row, files[row.name].data) for row in rows]
     if profile:
         rows = [bench_.profiled(row, files[row.name].data) for row in rows]
     signature = model.program.signatures[0]
-    inputs = {n: str(v.type) for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
+    types = {n: str(v.type) for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
     machine = _machine() if about is None else f"{about}; conversions and XLA on {_machine()}"
-    return Benchmark(str(source), machine, _versions(), inputs, tuple(rows))
+    return Benchmark(str(source), machine, _versions(), types, tuple(rows))
 
 
 def _data(calibration: str | Path | None) -> str:
@@ -201,7 +198,7 @@ class _Bench:
         try:
             against = self.source.path if self.source.path.suffix == ".tflite" else self.model
             device = None if self.device is None else self.device.command
-            verification = compare(data, against, edges="none", shrink=0, device=device, limits=self.limits)
+            verification = compare(data, against, Verify(edges="none", shrink=0, device=device), limits=self.limits)
         except VerifyFailed as failed:
             if failed.verification is None:
                 return row.noted(" ".join(f"not compared: {failed.reason}".split()))

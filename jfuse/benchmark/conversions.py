@@ -7,13 +7,15 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jfuse.base.errors import KernelFailed
+from jfuse.base.options import texts_of
 from jfuse.benchmark.one_conversion import FIGURES, FILE, REQUEST
+from jfuse.frontends.selection import Inputs
 from jfuse.running.programs.guarded_run import guarded_run
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -22,19 +24,15 @@ _LONGEST = 400  # characters of an error
 
 @dataclass(frozen=True)
 class BenchmarkSource:
-    """The source of a conversion: a path, options of `jfuse.load`, modules to import first."""
+    """The source of a conversion: its path and its inputs."""
 
     path: Path
-    signatures: Sequence[str] | None = None
-    shapes: Mapping[str, Sequence[int | None]] | None = None
-    batch: int | None = None
-    unsafe: bool = False
-    modules: Sequence[str] = ()
+    inputs: Inputs = Inputs()
 
     @property
     def load(self) -> dict[str, Any]:
-        """The arguments of `jfuse.load`."""
-        return {"signatures": self.signatures, "shapes": self.shapes, "batch": self.batch, "unsafe": self.unsafe}
+        """The fields of the inputs that a command line has: a file needs no others."""
+        return {f.name: getattr(self.inputs, f.name) for f, text in texts_of(Inputs) if text.flag != ""}
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,6 @@ def converted(by: str, source: BenchmarkSource, options: Mapping[str, Any], limi
         "source": str(source.path.resolve()),
         "load": source.load,
         "options": dict(options),
-        "modules": list(source.modules),
     }
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -19,8 +19,10 @@ from typing import Any
 from jfuse.api.convert import convert
 from jfuse.api.load import load
 from jfuse.base.errors import JfuseError
+from jfuse.base.options import grouped
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.frontends.official_converter import official_bytes, official_converter
+from jfuse.frontends.selection import Inputs
 from jfuse.verification.file_times import drawn_inputs
 
 REQUEST, FIGURES, FILE = "request.json", "figures.json", "model.tflite"
@@ -31,7 +33,7 @@ _ERROR = re.compile(r"[\w.]+(Error|Exception|Failed)\b|error:")
 def main(folder: Path) -> None:
     """Convert, and write the file with time and memory."""
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-    for module in request["modules"]:
+    for module in request["load"]["modules"]:
         importlib.import_module(module)
     figures: dict[str, Any] = {"error": ""}
     try:
@@ -54,8 +56,8 @@ _Work = Callable[[], tuple[bytes, dict[str, Any]]]
 
 def _by_jfuse(request: Mapping[str, Any]) -> _Work:
     def work() -> tuple[bytes, dict[str, Any]]:
-        options = {name: value for name, value in request["load"].items() if value}
-        result = convert(Path(request["source"]), verify=False, **options, **request["options"])
+        inputs = Inputs(**request["load"])
+        result = convert(Path(request["source"]), inputs, verify=False, **grouped(request["options"]))
         data = result.to_bytes()
         report = result.report
         recurrent = bool(report.loops) or any(fusion.speed is not None for fusion in report.fused)
@@ -76,8 +78,7 @@ def _officially(request: Mapping[str, Any]) -> _Work:
 
 def _on_xla(request: Mapping[str, Any]) -> _Work:
     def work() -> tuple[bytes, dict[str, Any]]:
-        options = {name: value for name, value in request["load"].items() if value}
-        model = load(Path(request["source"]), **options)
+        model = load(Path(request["source"]), Inputs(**request["load"]))
         for number, signature in enumerate(model.program.signatures):
             model.run(drawn_inputs(model.program, number), signature.key)
         return b"", {}

@@ -19,22 +19,20 @@ import typer
 import jfuse
 from jfuse.base.limits import Limits
 from jfuse.cli import interrupts, measured_commands, options
+from jfuse.cli.flags import objects
 from jfuse.cli.frame import LikeTfliteConvert, app, work
-from jfuse.cli.options import need_target, one_of
+from jfuse.cli.options import one_of
+from jfuse.frontends.selection import Inputs
 from jfuse.passes.options import (
     COST_ORDERS,
-    LOOPS,
-    MACHINES,
-    PADDINGS,
-    PRECISIONS,
-    PREFERENCES,
-    REQUIREMENTS,
-    STATES,
-    LoweringOptions,
-    RecurrenceOptions,
+    Forms,
+    Pipeline,
+    QuantizationOptions,
+    data_words,
+    recipe_words,
+    target_words,
 )
-from jfuse.tflite.targets.names import DEFAULT, RUNTIMES
-from jfuse.verification.options import EDGES, SamplingOptions
+from jfuse.verification.options import Verify
 
 __all__ = ["app", "main", "measured_commands"]  # the last is imported for the commands that it adds
 
@@ -82,320 +80,220 @@ def _options(
 
 
 @app.command(short_help="Convert a model, test what was fused, write the file.", cls=LikeTfliteConvert)
+@objects
 def convert(
     source: options.Source,
     output: options.Output,
-    signature: options.Signatures = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    inputs: options.InputTensors = None,
-    outputs: options.OutputTensors = None,
-    import_: options.Imports = None,
+    *,
+    inputs: Inputs,
+    forms: Forms,
+    quantization: QuantizationOptions,
+    compare: Annotated[Verify, ("inputs", "tolerance")],
+    verify: options.Compare = True,
+    pipeline: Pipeline,
     rules: options.Rules = None,
-    state: options.State = RecurrenceOptions.state,
-    padding: options.Padding = None,
-    loop: options.Loop = RecurrenceOptions.loop,
-    prefer: options.Prefer = RecurrenceOptions.prefer,
-    machine: options.Machine = RecurrenceOptions.machine,
-    require: options.Require = None,
-    target: options.Target = DEFAULT,
-    precision: options.Precision = LoweringOptions.precision,
-    strict: options.Strict = False,
-    select_tf_ops: options.SelectTfOps = False,
-    custom_op: options.CustomOps = None,
-    verify: options.Verify = True,
-    samples: options.Samples = None,
-    tolerance: options.Tolerance = None,
-    dump_dir: options.DumpDir = None,
-    quantize: options.Quantize = None,
-    calibration: options.Calibration = None,
-    c_array: options.CArray = None,
-    metadata: options.Metadata = None,
-    labels: options.Labels = None,
-    json: options.Json = None,
-    html: options.Html = None,
-    unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    also: options.FileOptions,
+    reports: options.Reports,
+    terminal: options.Terminal,
 ) -> None:
     """Convert SOURCE, test what was fused, compare the file with TensorFlow, and write it."""
-    one_of("state", state, STATES)
-    one_of("loop", loop, LOOPS)
-    one_of("prefer", prefer, PREFERENCES)
-    one_of("machine", machine, MACHINES)
-    one_of("require", require, REQUIREMENTS)
-    one_of("padding", padding, PADDINGS)
-    one_of("precision", precision, PRECISIONS)
-    need_target(target)
-    options.need_cpp(c_array)
-    options.need_recipe("quantize", quantize, calibration)
-    selected = options.selected(signature, shape, batch, inputs, outputs)
-    options.check_modules(import_)
-    if samples is not None and not verify:
-        raise typer.BadParameter("is for the comparison: without --no-verify", param_hint="--samples")
-    about = (metadata, options.labels_of(labels))
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    if compare.inputs is not None and not verify:
+        raise typer.BadParameter("needs a comparison: without --no-verify", param_hint="--inputs")
+    with work(terminal):
         from jfuse.cli import conversion, user_code
 
         conversion.convert(
             source,
             output,
-            conversion.Reports(json, html, c_array),
-            conversion.Compared(verify, samples, tolerance),
-            conversion.About.of(*about),
-            **selected,
-            **user_code.run(import_, rules),
-            state=state,
-            padding=padding,
-            loop=loop,
-            prefer=prefer,
-            machine=machine,
-            require=require,
-            target=target,
-            precision=precision,
-            strict=strict,
-            select_tf_ops=select_tf_ops,
-            custom_ops=dict.fromkeys(custom_op or ()),
-            unsafe=unsafe,
-            dump_dir=dump_dir,
-            quantize=quantize,
-            calibration=calibration,
+            reports,
+            conversion.About.of(also.metadata, also.labels or {}),
+            compare if verify else None,
+            also.c_array,
+            inputs=inputs,
+            forms=forms,
+            pipeline=user_code.added(pipeline, inputs.modules, rules),
+            quantize=quantization.recipe,
+            calibration=quantization.calibration,
         )
 
 
 @app.command(short_help="Write a float model in fewer bits.")
+@objects
 def quantize(
     source: options.Source,
     output: options.Output,
     recipe: options.Recipe,
     calibration: options.Calibration = None,
     labels_key: options.LabelsKey = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    import_: options.Imports = None,
     snr: options.Snr = None,
-    device: options.Elsewhere = None,
-    target: options.Target = DEFAULT,
-    loop: options.Loop = RecurrenceOptions.loop,
-    prefer: options.Prefer = RecurrenceOptions.prefer,
-    strict: options.Strict = False,
-    json: options.Json = None,
-    unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    device: options.Device = None,
+    *,
+    inputs: Annotated[Inputs, ("signatures", "shapes", "batch", "modules", "unsafe")],
+    forms: Forms,
+    pipeline: Pipeline,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """Quantize SOURCE, a float .tflite file or any source of `convert`, by a recipe."""
-    need_target(target)
-    one_of("loop", loop, LOOPS)
-    one_of("prefer", prefer, PREFERENCES)
-    options.need_recipe("recipe", recipe, calibration)
-    if snr is not None and target != DEFAULT:
+    options.need_words("recipe", recipe_words, recipe)
+    options.need_words("calibration", data_words, calibration)
+    if snr is not None and forms.target != Forms.target:
         raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
-    shapes = options.shapes_of(shape)
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import conversion, user_code
 
-        wanted = target if snr is None else {"snr_db": snr}
         conversion.quantize(
             source,
             output,
-            json,
+            reports.json,
             recipe,
             conversion.without_labels(calibration, labels_key),
-            passes=user_code.run(import_, None)["passes"],
-            shapes=shapes,
-            batch=batch,
-            target=wanted,
+            user_code.added(pipeline, inputs.modules, None),
+            inputs=inputs,
+            target=None if snr is None else {"snr_db": snr},
             device=device,
-            loop=loop,
-            prefer=prefer,
-            strict=strict,
-            unsafe=unsafe,
+            forms=forms,
         )
 
 
 @app.command(short_help="Compare two models.")
+@objects
 def verify(
     model: options.Compared,
     against: options.Against = None,
-    signature: options.Signatures = None,
-    samples: options.Count = SamplingOptions.samples,
-    calls: options.Calls = SamplingOptions.calls,
-    seed: options.Seed = SamplingOptions.seed,
-    inputs: options.Inputs = None,
-    size: options.Size = None,
-    tolerance: options.Tolerance = None,
-    edges: options.Edges = SamplingOptions.edges,
-    empty: options.Empty = False,
-    device: options.Device = None,
-    json: options.Json = None,
-    html: options.Html = None,
-    save_failing: options.SaveFailing = Path(),
-    limit: options.Limit = None,
-    runtime: options.Runtimes = None,
-    import_: options.Imports = None,
-    unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    compare: Verify,
+    inputs: Annotated[Inputs, ("modules", "unsafe")],
+    limits: Limits,
+    reports: options.Reports,
+    terminal: options.Terminal,
 ) -> None:
     """Compare MODEL with its reference: exit code 0 if they agree, 1 if they differ."""
-    one_of("edges", edges, EDGES)
-    for name in runtime or ():
-        one_of("runtime", name, RUNTIMES)
-    sizes = options.sizes_of(size)
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import user_code, verification
 
-        user_code.run(import_, None)
-        verification.verify(
-            model,
-            against,
-            json,
-            html,
-            signatures=signature,
-            samples=samples,
-            calls=calls,
-            seed=seed,
-            inputs=inputs,
-            sizes=sizes,
-            tolerance=tolerance,
-            edges=edges,
-            empty=empty,
-            device=device,
-            save_failing=save_failing,
-            limits=Limits(seconds=limit),
-            runtimes=runtime or (),
-            unsafe=unsafe,
-        )
+        user_code.run(inputs.modules, None)
+        verification.verify(model, against, compare, reports, unsafe=inputs.unsafe, limits=limits)
 
 
 @app.command(short_help="Say what a target makes of a file.")
+@objects
 def check(
     model: options.File,
     target: options.CheckedTarget = None,
-    device: options.Elsewhere = None,
-    json: options.Json = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    device: options.Device = None,
+    *,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """Check FILE against a target: operators, versions, types, CPU fallbacks, losses, memory.
 
     Without --target: which targets take it. Exit code 1 where a target that is named, or every one, or the device does
     not.
     """
-    if target is not None:
-        need_target(target)
-    with work(verbose, quiet):
-        from jfuse.cli import target_check
+    options.need_words("target", target_words, target)
+    with work(terminal):
+        from jfuse.cli import measuring
 
-        takes_it = target_check.tell(model, target, device, json)
+        takes_it = measuring.check(model, target, device, reports.json)
     if not takes_it:
         raise typer.Exit(1)
 
 
 @app.command(short_help="Print the text form of a model.")
+@objects
 def inspect(
     source: options.Source,
-    signature: options.Signatures = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    inputs: options.InputTensors = None,
-    outputs: options.OutputTensors = None,
     stage: options.Stage = None,
     table: options.Table = False,
     by: options.CostBy = "type",
     sort: options.CostSort = "macs",
     measure: options.Measure = False,
-    json: options.Json = None,
-    html: options.Page = None,
-    import_: options.Imports = None,
-    unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    inputs: Inputs,
+    reports: options.Reports,
+    terminal: options.Terminal,
 ) -> None:
     """Print the text form of SOURCE, as imported or after a pass; or tables of the cost of its operators."""
     one_of("by", by, ("operator", "type", "layer"))
     one_of("sort", sort, COST_ORDERS)
-    selected = options.selected(signature, shape, batch, inputs, outputs)
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import conversion, user_code
 
-        user_code.run(import_, None)
+        user_code.run(inputs.modules, None)
         # Typer gives plain texts, which one_of has checked.
-        costs = conversion.CostTable(by, sort, measure, json) if table or json is not None else None  # type: ignore[arg-type]
-        conversion.inspect(source, stage, costs, html, **selected, unsafe=unsafe)
+        costs = conversion.CostTable(by, sort, measure, reports.json) if table or reports.json is not None else None  # type: ignore[arg-type]
+        conversion.inspect(source, stage, costs, reports.html, inputs)
 
 
 @app.command(short_help="Say what each recurrence becomes, or why it does not fuse.")
+@objects
 def explain(
     source: options.Source,
-    signature: options.Signatures = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    inputs: options.InputTensors = None,
-    outputs: options.OutputTensors = None,
-    import_: options.Imports = None,
+    *,
+    inputs: Inputs,
+    forms: Forms,
+    pipeline: Pipeline,
     rules: options.Rules = None,
-    padding: options.Padding = None,
-    json: options.Json = None,
-    unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """Explain each recurrence in SOURCE: its kind, test and result, or why it does not fuse."""
-    one_of("padding", padding, PADDINGS)
-    selected = options.selected(signature, shape, batch, inputs, outputs)
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import conversion, user_code
 
-        conversion.explain(source, json, **selected, **user_code.run(import_, rules), padding=padding, unsafe=unsafe)
+        conversion.explain(source, reports.json, inputs, forms, user_code.added(pipeline, inputs.modules, rules))
 
 
 @app.command(short_help="Say what jfuse knows of an op.")
+@objects
 def ops(
     name: Annotated[str | None, typer.Argument(help="An op of TensorFlow or a builtin of TFLite.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print all ops as tables in Markdown.")] = False,
-    json: options.Json = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """Describe an op: its rule, its builtins and types, or the remedies if it has no rule."""
-    with work(verbose, quiet):
+    with work(terminal):
         from jfuse.cli import coverage
 
-        known = coverage.markdown() if markdown else coverage.tell(name, json)
+        known = coverage.markdown() if markdown else coverage.tell(name, reports.json)
     if not known:
         raise typer.Exit(1)
 
 
 @app.command(short_help="List the rules for composites and loops, installed ones too.")
+@objects
 def rules(
-    import_: options.Imports = None,
+    *,
+    inputs: options.Modules,
     rules: options.Rules = None,
-    json: options.Json = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """List which marked functions and loops fuse by a rule, and where the rule comes from: jfuse, a package, a file."""
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import rules as listing
 
-        listing.tell(import_, rules, json)
+        listing.tell(inputs.modules, rules, reports.json)
 
 
 @app.command(short_help="Convert a small LSTM, and time the file.")
+@objects
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to put the SavedModel and the file.")] = Path("jfuse-demo"),
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    terminal: options.Terminal,
 ) -> None:
     """Make a small Keras 3 LSTM classifier, save it with model.export, convert that, and time the file."""
-    with work(verbose, quiet):
+    with work(terminal):
         from jfuse.cli import demonstration
 
         demonstration.demo(folder)

@@ -15,11 +15,12 @@ from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_columns, show_rows
-from jfuse.cli.options import one_of
+from jfuse.cli.options import Reports, one_of
 from jfuse.cli.spelling import as_options
 from jfuse.cli.tables import cost_columns, signature_columns, summary
+from jfuse.frontends.selection import Inputs
 from jfuse.model import Model
-from jfuse.passes.options import CostOrder, LoweringOptions
+from jfuse.passes.options import CostOrder, Forms, LoweringOptions, Pipeline
 from jfuse.passes.pipeline import STAGES, passes_until
 from jfuse.programs.cost import FORMAT, VERSION, in_order
 from jfuse.quantization.data import RANDOM, CalibrationData
@@ -32,24 +33,7 @@ from jfuse.reports.explain import explain_lines
 from jfuse.reports.noise import write_quantized_html
 from jfuse.reports.page import write_html
 from jfuse.tflite.model_metadata import Metadata, TensorMetadata, metadata_of
-
-
-@dataclass(frozen=True)
-class Reports:
-    """The files besides the model: a report, where one is asked for, and the model as C++ source."""
-
-    json: Path | None = None
-    html: Path | None = None
-    c_array: Path | None = None
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Whether a conversion is compared with its source, on what, and up to what: as `jfuse.convert` has it."""
-
-    verify: bool = True
-    samples: Path | None = None
-    tolerance: float | None = None
+from jfuse.verification.options import Verify
 
 
 @dataclass(frozen=True)
@@ -83,19 +67,24 @@ def _only_output(result: Model) -> str:
     return names[0]
 
 
-def convert(source: Path, output: Path, reports: Reports, compared: Compared, about: About, **arguments: Any) -> None:
-    """Write the file and the reports, and print a summary."""
+def convert(
+    source: Path,
+    output: Path,
+    reports: Reports,
+    about: About,
+    compare: Verify | None,
+    c_array: Path | None,
+    *,
+    pipeline: Pipeline,
+    **arguments: Any,
+) -> None:
+    """Write the file and the reports, and print what was done.   compare: None for no comparison"""
+    equations = reports.html is not None and arguments.get("quantize") is None
+    verify = False if compare is None else replace(compare, each_equation=equations)
     with progress() as on_stage:
         try:
-            result = jfuse.convert(
-                source,
-                verify=compared.verify,
-                samples=compared.samples,
-                tolerance=compared.tolerance,
-                equations=reports.html is not None and arguments.get("quantize") is None,
-                on_stage=on_stage,
-                **arguments,
-            )
+            own = replace(pipeline, on_stage=on_stage)
+            result = jfuse.convert(source, verify=verify, pipeline=own, **arguments)
         except VerifyFailed as failed:
             if failed.verification is not None:
                 _write_reports(source, output, reports, failed.verification, failed.report)
@@ -107,8 +96,8 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, ab
         interrupts.need_none()
         result = about.given_to(result)
         result.save(output)
-        if reports.c_array is not None:
-            result.save_c_array(reports.c_array)
+        if c_array is not None:
+            result.save_c_array(c_array)
     show_rows(summary(result.report, output, elapsed_s()))
 
 
@@ -123,11 +112,18 @@ def without_labels(calibration: str | None, key: str | None) -> CalibrationData:
 
 
 def quantize(
-    source: Path, output: Path, json: Path | None, recipe: Any, calibration: CalibrationData, **arguments: Any
+    source: Path,
+    output: Path,
+    json: Path | None,
+    recipe: Any,
+    calibration: CalibrationData,
+    pipeline: Pipeline,
+    **arguments: Any,
 ) -> None:
     """Write the quantized file, and print a summary."""
     with progress() as on_stage:
-        result = api_quantize.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
+        own = replace(pipeline, on_stage=on_stage)
+        result = api_quantize.quantize(source, recipe, calibration, pipeline=own, **arguments)
         interrupts.need_none()
         result.save(output)
     write_report(result.report, json, output.name, source)
@@ -160,7 +156,7 @@ class CostTable:
             show_columns(*cost_columns(in_order(rows, self.sort), self.by))
 
 
-def inspect(source: Path, stage: str | None, table: CostTable | None, html: Path | None, **arguments: Any) -> None:
+def inspect(source: Path, stage: str | None, table: CostTable | None, html: Path | None, inputs: Inputs) -> None:
     """Print the text form of a source, or tables of it; write the page where one is asked for.
 
     stage: the pass after which it is shown; as it was imported without.
@@ -169,9 +165,10 @@ def inspect(source: Path, stage: str | None, table: CostTable | None, html: Path
     passes = None if stage is None else passes_until(stage)
     with progress() as on_stage:
         on_stage("import")
-        model = load(source, **arguments)
+        model = load(source, inputs)
         before = None if passes is None else model.program
-        shown = model if passes is None else lowered(model, LoweringOptions(), passes, on_stage)
+        options = LoweringOptions(pipeline=Pipeline(on_stage=on_stage))
+        shown = model if passes is None else lowered(model, options, passes)
         if html is not None:
             write_html(before, shown.program, Verification(source.name, ""), html)
     if table is not None:
@@ -181,10 +178,11 @@ def inspect(source: Path, stage: str | None, table: CostTable | None, html: Path
         show(str(shown))
 
 
-def explain(source: Path, json: Path | None, **arguments: Any) -> None:
+def explain(source: Path, json: Path | None, inputs: Inputs, forms: Forms, pipeline: Pipeline) -> None:
     """Print the result for each recurrence, and the reason."""
     with progress() as on_stage:
-        result = jfuse.convert(source, verify=False, on_stage=on_stage, **arguments)
+        own = replace(pipeline, on_stage=on_stage)
+        result = jfuse.convert(source, inputs, verify=False, forms=forms, pipeline=own)
     write_report(result.report, json, source.name, source)
     for line in explain_lines(result.report):
         show(as_options(line))

@@ -13,6 +13,7 @@ from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show_rows
 from jfuse.cli.tables import summary
 from jfuse.frontends.example_model import export_example
+from jfuse.passes.options import Pipeline
 from jfuse.running.interpreter import LiteRt
 
 _INVOKES = 200
@@ -27,7 +28,7 @@ def demo(folder: Path) -> None:
         before = time.perf_counter()
         version = export_example(saved_model)
         seconds["keras"] = time.perf_counter() - before
-        result = convert(saved_model, on_stage=on_stage)
+        result = convert(saved_model, pipeline=Pipeline(on_stage=on_stage))
         result.save(file)
         on_stage("latency")
         before = time.perf_counter()

@@ -12,6 +12,7 @@ from typer.models import CommandFunctionType
 
 from jfuse.base.errors import JfuseError, printable
 from jfuse.base.users_code import is_users
+from jfuse.cli.options import Terminal
 from jfuse.cli.spelling import as_options, from_tflite_convert
 from jfuse.cli.streams.quiet import quiet
 from jfuse.cli.written_files import need_apart
@@ -44,6 +45,19 @@ class _Commands(TyperGroup):
 
 class _Command(TyperCommand):
     """A command that writes over nothing that it reads."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The arguments, then the options: those of one object of options under its name."""
+        groups: dict[str, list[Any]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            is_argument = parameter.param_type_name == "argument"
+            group = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Options"
+            groups.setdefault(group, []).extend([record] if record else [])
+        for group, records in groups.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records)
 
     def invoke(self, ctx: Any) -> Any:
         """As any command."""
@@ -92,16 +106,13 @@ app = _Application(
 
 
 @contextmanager
-def work(verbose: bool = False, silent: bool = False, refused: int = 1) -> Iterator[None]:
-    """Suppress output of libraries; an error of jfuse's becomes its message and the exit code `refused`.
-
-    silent: nothing is printed but errors.
-    """
-    with quiet(verbose):
+def work(terminal: Terminal, refused: int = 1) -> Iterator[None]:
+    """Without what libraries print; an error of jfuse's becomes its message and the exit code `refused`."""
+    with quiet(terminal.verbose):
         from jfuse.cli.console import silenced
 
         try:
-            with silenced(silent):
+            with silenced(terminal.quiet):
                 yield
         except JfuseError as error:
             _say(f"{type(error).__name__}: {error}")

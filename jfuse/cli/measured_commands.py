@@ -7,113 +7,101 @@ from typing import Annotated
 
 import typer
 
+from jfuse.base.limits import Limits
 from jfuse.cli import options
+from jfuse.cli.flags import objects
 from jfuse.cli.frame import app, work
-from jfuse.cli.options import need_target, one_of
-from jfuse.passes.options import LOOPS, PADDINGS, STATES, RecurrenceOptions
-from jfuse.tflite.targets.names import DEFAULT
+from jfuse.cli.options import one_of
+from jfuse.frontends.selection import Inputs
+from jfuse.passes.options import Forms, Pipeline, QuantizationOptions, data_words
 
 
 @app.command(short_help="Say where a quantized file loses precision.")
+@objects
 def quantize_report(
     model: options.File,
     against: options.InFloats,
     data: options.RealData = "random",
     by: options.By = "own",
     most: options.Most = 20,
-    json: options.Json = None,
-    html: options.Html = None,
     explorer: options.Explorer = None,
     unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    reports: options.Reports,
+    terminal: options.Terminal,
 ) -> None:
     """Measure the noise of each operator of FILE, a quantized .tflite file, against the float model, worst first."""
     one_of("by", by, ("own", "propagated", "graph"))
     options.need_file(model)
-    options.need_data("data", data)
-    with work(verbose, quiet):
+    options.need_words("data", data_words, data)
+    with work(terminal):
         from jfuse.cli import quantization_report
 
-        files = quantization_report.Files(json, html, explorer)
+        files = quantization_report.Files(reports.json, reports.html, explorer)
         quantization_report.tell(model, against, data, files, by, most=most, unsafe=unsafe)  # type: ignore[arg-type]
 
 
 @app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
+@objects
 def optimize(
     model: options.File,
     output: options.Output,
-    target: options.Target = DEFAULT,
     slower: options.Slower = 1.0,
-    verify: options.Verify = True,
-    json: options.Json = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    verify: options.Compare = True,
+    *,
+    forms: options.TargetAlone,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
-    need_target(target)
     options.need_file(model)
-    with work(verbose, quiet):
+    with work(terminal):
         from jfuse.cli import improvement
 
-        improvement.optimize(model, output, json, target=target, slower=slower, verify=verify)
+        improvement.optimize(model, output, reports.json, target=forms.target, slower=slower, verify=verify)
 
 
 @app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
+@objects
 def tune(
     source: options.Source,
     output: options.Output,
-    signature: options.Signatures = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    state: options.State = RecurrenceOptions.state,
-    padding: options.Padding = None,
-    loop: options.Loop = RecurrenceOptions.loop,
-    import_: options.Imports = None,
-    target: options.Target = DEFAULT,
     candidates: options.Candidates = None,
     timings: options.Timings = None,
-    device: options.Elsewhere = None,
-    verify: options.Verify = True,
-    json: options.Json = None,
-    unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    device: options.Device = None,
+    verify: options.Compare = True,
+    *,
+    inputs: Inputs,
+    forms: Forms,
+    pipeline: Pipeline,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
 
     With --device they are timed there. With --candidates the files of all forms are written, too; with --timings their
     times come from what was measured of these.
     """
-    one_of("state", state, STATES)
-    one_of("padding", padding, PADDINGS)
-    one_of("loop", loop, LOOPS)
-    need_target(target)
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import improvement, user_code
 
-        user_code.run(import_, None)
         improvement.tune(
             source,
             output,
-            json,
-            signatures=signature,
-            shapes=options.shapes_of(shape),
-            batch=batch,
-            state=state,
-            padding=padding,
-            loop=loop,
-            target=target,
+            reports.json,
+            user_code.added(pipeline, inputs.modules, None),
+            inputs=inputs,
+            forms=forms,
             candidates=candidates,
             timings=timings or (),
             device=device,
             verify=verify,
-            unsafe=unsafe,
         )
 
 
 @app.command(short_help="Measure a model as jfuse, the official converter and XLA have it.")
+@objects
 def bench(
     models: Annotated[
         list[Path], typer.Argument(metavar="MODEL...", help="What `convert` takes; several are measured.")
@@ -121,27 +109,21 @@ def bench(
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One more .tflite file with the same inputs.", exists=True)
     ] = None,
-    signature: options.Signatures = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    quantize: options.Quantize = None,
-    calibration: options.Calibration = None,
     threads: Annotated[
         list[int] | None, typer.Option(min=1, help="Threads of LiteRT; several times for several. [default: 1, 2, 4]")
     ] = None,
-    device: options.Elsewhere = None,
+    device: options.Device = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Of calls for each file and number of threads.")] = 0.5,
-    limit: Annotated[float, typer.Option(min=1, help="Seconds that one conversion may take.")] = 900,
     profile: Annotated[bool, typer.Option(help="Also time each operator alone.")] = True,
-    json: options.Json = None,
-    html: options.Html = None,
     png: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page's charts as a picture, by matplotlib (jfuse[bench]).")
     ] = None,
-    import_: options.Imports = None,
-    unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    inputs: Inputs,
+    quantization: QuantizationOptions,
+    limits: Annotated[Limits, ("conversion_seconds",)],
+    reports: options.Reports,
+    terminal: options.Terminal,
 ) -> None:
     """Convert MODEL in each form of its recurrences and by the official converter; measure the files and XLA.
 
@@ -149,42 +131,36 @@ def bench(
 
     Example: jfuse bench saved_model/ --batch 1 --html bench.html
     """
-    sizes = options.shapes_of(shape)
-    options.need_recipe("quantize", quantize, calibration)
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import measuring, user_code
 
-        user_code.run(import_, None)
+        user_code.run(inputs.modules, None)
         measuring.bench(
             models,
-            json,
-            html,
+            reports,
             png,
-            signatures=signature,
-            shapes=sizes,
-            batch=batch,
+            inputs=inputs,
             against=against,
-            quantize=quantize,
-            calibration=calibration,
+            quantize=quantization.recipe,
+            calibration=quantization.calibration,
             threads=tuple(threads or (1, 2, 4)),
             device=device,
             seconds=seconds,
-            limit_s=limit,
+            limits=limits,
             profile=profile,
-            modules=import_ or (),
-            unsafe=unsafe,
         )
 
 
 @app.command(short_help="Say in what two models differ, without running them.")
+@objects
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A model, or a text that `inspect` printed (.txt).")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
-    json: options.Json = None,
     unsafe: options.Unsafe = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    *,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """Compare A and B as programs: signatures, operators, types, options, constants, quantization, metadata.
 
@@ -192,25 +168,26 @@ def diff(
 
     Example: jfuse diff before.tflite after.tflite --json diff.json
     """
-    with work(verbose, quiet, refused=2):
+    with work(terminal, refused=2):
         from jfuse.cli import measuring
 
-        equal = measuring.diff(a, b, json, unsafe=unsafe)
+        equal = measuring.diff(a, b, reports.json, unsafe=unsafe)
     if not equal:
         raise typer.Exit(1)
 
 
 @app.command(short_help="List the passes of a conversion, your own too.")
+@objects
 def passes(
-    import_: options.Imports = None,
+    *,
+    inputs: options.Modules,
     rules: options.Rules = None,
-    json: options.Json = None,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    reports: options.Json,
+    terminal: options.Terminal,
 ) -> None:
     """List the passes in their order: input, promise, reason of the position, and origin."""
-    options.check_modules(import_)
-    with work(verbose, quiet):
+    options.check_modules(inputs.modules)
+    with work(terminal):
         from jfuse.cli import rules as listing
 
-        listing.tell_passes(import_, rules, json)
+        listing.tell_passes(inputs.modules, rules, reports.json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from jfuse.reports.pass_list import HEADER, pass_rows
 _HEADER = ("name", "what it takes", "rule", "from")
 
 
-def tell(modules: list[str] | None, files: list[Path] | None, json: Path | None) -> None:
+def tell(modules: Sequence[str], files: list[Path] | None, json: Path | None) -> None:
     """Print the rules for composites and loops: jfuse's own, those of installed packages, and those of files."""
     rules = default_rules().extended(user_code.run(modules, files)["rules"])
     rows = [*_rows("marked function", rules.fuses), *_rows("loop", rules.recovers)]
@@ -28,7 +28,7 @@ def tell(modules: list[str] | None, files: list[Path] | None, json: Path | None)
     show_columns(_HEADER, rows)
 
 
-def tell_passes(modules: list[str] | None, files: list[Path] | None, json: Path | None) -> None:
+def tell_passes(modules: Sequence[str], files: list[Path] | None, json: Path | None) -> None:
     """Print the passes in their order: jfuse's own, those of installed packages, of files and of modules."""
     rows = list(pass_rows(with_own(user_code.run(modules, files)["passes"])))
     if json is not None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PRECISIONS, PREFERENCES, REQUIREMENTS, STATES
-from jfuse.verification.options import EDGES
+from jfuse.base.limits import Limits
+from jfuse.base.options import texts_of
+from jfuse.frontends.selection import Inputs
+from jfuse.passes.options import Forms, Pipeline, QuantizationOptions
+from jfuse.verification.options import Verify
 
 _VALUE = r"""(?P<value>"[^"\n]*"|'[^'\n]*'|\[[^\]\n]*\]|\{[^}\n]*\}|[\w.-]+|…)"""
 _NAME = r"[\w./:-]+"
-_RANDOM = '"random"'
 _KEYWORD = re.compile(rf"\b(?P<name>[a-z]\w*)={_VALUE}")
 
 
+_OBJECT = re.compile(r"(?:\b[a-z]+=)?jfuse\.(?:Inputs|Forms|Pipeline|Verify|Limits)\(((?:[^()]|\([^()]*\))*)\)")
 _BARE = re.compile(r"\b(?P<name>[a-z]\w*)=(?=\s|$)")
 
 
@@ -21,6 +24,7 @@ def as_options(text: str) -> str:
     """The text with each keyword argument that is an option of the command line spelled as that option."""
     for told, shell in _PHRASES.items():
         text = text.replace(told, shell)
+    text = _OBJECT.sub(r"\1", text)
     return _BARE.sub(_as_name, _KEYWORD.sub(_as_option, text))
 
 
@@ -30,8 +34,8 @@ _OFFICIAL: dict[str, tuple[str, ...]] = {
     "--output_file": ("-o",),
     "--saved_model_signature_key": ("--signature",),
     "--graph_def_file": (),
-    "--input_arrays": ("--inputs",),
-    "--output_arrays": ("--outputs",),
+    "--input_arrays": ("--input-tensors",),
+    "--output_arrays": ("--output-tensors",),
 }
 _WITHOUT_EFFECT = frozenset({"--experimental_new_converter", "--experimental_new_quantizer", "--enable_v1_converter"})
 
@@ -59,95 +63,43 @@ def from_tflite_convert(arguments: Sequence[str]) -> list[str]:
     return found
 
 
+_KINDS = (QuantizationOptions, Inputs, Forms, Pipeline, Verify, Limits)
+_TEXTS = {f.name: text for kind in reversed(_KINDS) for f, text in texts_of(kind) if text.flag != ""}
+_FLAGS = {name: text.flag_of(name) for name, text in _TEXTS.items()}
+_FLAGS |= {name: f"--{name}" for name in ("quantize", "rules", "verify", "data", "metadata", "slower", "timings")}
+"""Flags by keyword; those of the second line no object of options has."""
+_WORDS = {"calibration": "data.npz", "inputs": "data.npz", "rules": "FILE", "signatures": "KEY", "keys": "KEY"}
+"""The word that stands behind a flag for any value."""
+
+
 def _as_option(match: re.Match[str]) -> str:
+    """A keyword with its value, as the flag of its name; other functions' keywords stay as they are."""
     name, value = match["name"], match["value"]
-    return _SPELLED[name](value) if name in _SPELLED else match[0]
+    text, flag, bare = _TEXTS.get(name), _FLAGS.get(name), value.strip("\"'")
+    if flag is None:
+        return match[0]
+    if value in ("True", "False"):
+        return flag if value == "True" else "--no-verify" if name == "verify" else f"no {flag}"
+    if text is not None and text.choices:
+        return f"{flag} {bare}" if bare in text.choices else f"{flag[2:]}={value}"
+    if name in _WORDS:
+        return f"{flag} {'random' if bare == 'random' else _WORDS[name]}"
+    if text is not None and text.many:
+        named = re.match(r"""\{["']([^"']+)["']""", value)
+        names = named[1] if named else ",".join(re.findall(_NAME, value)) if value[0] == "[" else ""
+        word = str(text.typer.get("metavar", "NAME"))
+        return f"{flag} {word.replace('NAME', names or 'NAME') if '=' in word else names or word}"
+    if bare == "…":
+        return f"{flag} NAME"
+    return f"{flag} {bare}" if bare != value or value.isdigit() else match[0]
 
 
 def _as_name(match: re.Match[str]) -> str:
     """For a keyword without a value, as in `batch= is no size`."""
-    name = match["name"]
-    if name not in (*_SPELLED, *_NAMED):
-        return match[0]
-    return _NAMED.get(name, f"--{name.replace('_', '-')}")
+    return _FLAGS.get(match["name"], match[0])
 
 
-def _chosen(option: str, choices: Sequence[str | None]) -> Callable[[str], str]:
-    """For one of these values; others are of another function's keyword, as Keras's padding="causal"."""
-    return lambda value: f"{option} {value[1:-1]}" if value[1:-1] in choices else f"{option[2:]}={value}"
-
-
-def _switch(option: str, off: str) -> Callable[[str], str]:
-    return lambda value: off if value == "False" else option
-
-
-def _fixed(option: str) -> Callable[[str], str]:
-    return lambda value: option
-
-
-def _names(option: str) -> Callable[[str], str]:
-    """The names of a list, `['a', 'b']`, by commas; NAMES for a list that stands for any."""
-    return lambda value: f"{option} {','.join(re.findall(_NAME, value)) or 'NAMES'}"
-
-
-def _custom_ops(value: str) -> str:
-    name = re.match(r"""\{["'](\w+)["']""", value)
-    return f"--custom-op {name[1] if name else 'NAME'}"
-
-
-def _shape(value: str) -> str:
-    name = re.match(r"""\{["']([^"']+)["']""", value)
-    return f"--shape {name[1] if name else 'NAME'}=SIZES"
-
-
-_SPELLED: dict[str, Callable[[str], str]] = {
-    "edges": _chosen("--edges", EDGES),
-    "loop": _chosen("--loop", LOOPS),
-    "padding": _chosen("--padding", PADDINGS),
-    "precision": _chosen("--precision", PRECISIONS),
-    "prefer": _chosen("--prefer", PREFERENCES),
-    "require": _chosen("--require", REQUIREMENTS),
-    "machine": _chosen("--machine", MACHINES),
-    "state": _chosen("--state", STATES),
-    "calibration": lambda value: f"--calibration {'random' if value == _RANDOM else 'data.npz'}",
-    "batch": lambda value: f"--batch {value}" if value.isdigit() else f"batch={value}",
-    "calls": lambda value: f"--calls {value}",
-    "custom_ops": _custom_ops,
-    "input_tensors": _names("--inputs"),
-    "output_tensors": _names("--outputs"),
-    "quantize": lambda value: f"--quantize {value[1:-1]}",
-    "rules": _fixed("--rules FILE"),
-    "shapes": _shape,
-    "inputs": _fixed("--inputs data.npz"),
-    "samples": _fixed("--samples data.npz"),
-    "select_tf_ops": _switch("--select-tf-ops", "no --select-tf-ops"),
-    "signatures": _fixed("--signature KEY"),
-    "strict": _switch("--strict", "no --strict"),
-    "target": _fixed("--target NAME"),
-    "unsafe": _switch("--unsafe", "no --unsafe"),
-    "verify": _switch("--verify", "--no-verify"),
-}
-
-_NAMED = {
-    "input_tensors": "--inputs",
-    "output_tensors": "--outputs",
-    "shapes": "--shape",
-    "signatures": "--signature",
-    "custom_ops": "--custom-op",
-    "sizes": "--size",
-    "runtimes": "--runtime",
-    "data": "--data",
-    "device": "--device",
-    "dump_dir": "--dump-dir",
-    "metadata": "--metadata",
-    "save_failing": "--save-failing",
-    "seed": "--seed",
-    "slower": "--slower",
-    "timings": "--timings",
-    "tolerance": "--tolerance",
-}
-"""Options by keyword where that has another name, or where no remedy gives it a value."""
 _PHRASES = {
     "import the module that defines and registers them before": "--import MODULE, which defines and registers them"
 }
-"""Phrases about Python statements, with the command-line option that replaces each."""
+"""Statements of Python, and the options that stand for them."""

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -14,6 +15,7 @@ from jfuse.base.errors import JfuseError, raised_in
 from jfuse.lowering.installed import found_in, installed_rules, rules_in
 from jfuse.lowering.rules import Rule
 from jfuse.passes.installed import installed_passes
+from jfuse.passes.options import Pipeline
 from jfuse.passes.own import Pass, registered_passes
 
 
@@ -45,6 +47,11 @@ def run(modules: Sequence[str] | None, files: Sequence[Path] | None) -> UserRule
     return UserRules(
         rules=(*installed, *rules), passes=(*others, *(own for own in passes if own.name not in registered))
     )
+
+
+def added(pipeline: Pipeline, modules: Sequence[str] | None, files: Sequence[Path] | None) -> Pipeline:
+    """The pipeline with what `run` gives."""
+    return replace(pipeline, **run(modules, files))
 
 
 def _defined_in(path: Path) -> UserRules:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import jfuse
 from jfuse.base.errors import JfuseError, VerifyFailed
 from jfuse.cli.console import errors, show, show_columns
+from jfuse.cli.options import Reports
 from jfuse.cli.spelling import as_options
 from jfuse.records.conversion import Difference
 from jfuse.records.verification import Verification
 from jfuse.reports.as_json import write_json
 from jfuse.reports.page import write_html
+from jfuse.verification.options import Verify
 from jfuse.verification.verify import OnProgress
 
 _HEADER = ("output", "compared", "error", "at most", "max|a-b|", "ulp", "cosine", "SNR dB", "calls")
 
 
-def verify(model: str, against: str | None, json: Path | None, html: Path | None, **arguments: Any) -> None:
+def verify(model: str, against: str | None, options: Verify, reports: Reports, **arguments: Any) -> None:
     """Compare, print and write the result; raises VerifyFailed afterwards if outputs differ."""
-    found, failed = _verified(model, against, equations=html is not None, **arguments)
+    here = Path() if options.save_failing is None else options.save_failing
+    options = replace(options, save_failing=here, each_equation=reports.html is not None)
+    found, failed = _verified(model, against, options, **arguments)
     print_verification(found)
-    _write_reports(found, json, html)
+    _write_reports(found, reports)
     if failed is not None:
         raise failed
 
@@ -51,11 +56,11 @@ def _row(d: Difference, several: bool) -> tuple[str, ...]:
     return name, d.pair, f"{d.error:.2e}{differs}", f"{d.tolerance:.0e}", *units, str(d.samples)
 
 
-def _verified(model: str, against: str | None, **arguments: Any) -> tuple[Verification, VerifyFailed | None]:
+def _verified(model: str, *arguments: Any, **named: Any) -> tuple[Verification, VerifyFailed | None]:
     """Call `jfuse.verify`; return its result, and the error if outputs differ. Other errors pass."""
     with _progress() as on_progress:
         try:
-            return jfuse.verify(model, against, on_progress=on_progress, **arguments), None
+            return jfuse.verify(model, *arguments, on_progress=on_progress, **named), None
         except VerifyFailed as failed:
             if failed.verification is None:
                 raise
@@ -72,11 +77,11 @@ def _progress() -> Iterator[OnProgress]:
         yield lambda done, total: shown.update(line, completed=done, total=max(total, done) if total else None)
 
 
-def _write_reports(found: Verification, json: Path | None, html: Path | None) -> None:
+def _write_reports(found: Verification, reports: Reports) -> None:
     """Write the requested reports; a page needs a graph."""
-    if json is not None:
-        write_json(found, json)
-    if html is not None:
+    if reports.json is not None:
+        write_json(found, reports.json)
+    if reports.html is not None:
         if found.after is None:
             raise JfuseError("there is no graph to show", found=found.subject, remedy="--json")
-        write_html(found.before, found.after, found, html)
+        write_html(found.before, found.after, found, reports.html)

@@ -63,7 +63,7 @@ def _read(name: str, value: Any) -> Iterator[Path]:
         text = str(each)
         if name == "labels":
             text = text.rpartition("=")[2]
-        elif name == "import_":
+        elif name == "modules":
             text = f"{text.replace('.', '/')}.py"
         path = Path(text)
         if _exists(path):

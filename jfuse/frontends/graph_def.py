@@ -8,7 +8,7 @@ from typing import Any
 
 from jfuse.base.errors import ImportFailed
 from jfuse.frontends.graph_def_parts import function_between
-from jfuse.frontends.selection import Selection
+from jfuse.frontends.selection import Inputs
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.live_function import LiveFunction
 from jfuse.frontends.tensorflow.signature import TfSignature, unique_names
@@ -47,7 +47,7 @@ def read_graph_def(path: Path) -> Any:
     return graph_def
 
 
-def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
+def graph_def_signature(graph_def: Any, selection: Inputs) -> TfSignature:
     """The part of a GraphDef between named tensors, `name` or `name:0`, as one signature.
 
     selection: its `input_signature` gives the shapes of the inputs, which old graphs often leave open. Its
@@ -64,7 +64,7 @@ def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
         raise ImportFailed(
             "TensorFlow cannot run the graph between its inputs and outputs",
             found=reason_of(error),
-            remedy="name all placeholders that the outputs need in input_tensors=[…]",
+            remedy="inputs=jfuse.Inputs(input_tensors=[…]), with all placeholders that the outputs need",
         ) from error
     return TfSignature(DEFAULT_KEY, LiveFunction(function), _short_names(fed), _short_names(outputs))
 
@@ -96,7 +96,7 @@ def _results(graph_def: Any) -> list[str]:
         "a GraphDef does not say what it computes",
         expected="output_tensors=[…], names of its tensors",
         found=f"nodes that nothing reads: {_listed(unread)}",
-        remedy=f"output_tensors={unread[:1]}, if that is the result" if unread else None,
+        remedy=f"inputs=jfuse.Inputs(output_tensors={unread[:1]}), if that is the result" if unread else None,
     )
 
 

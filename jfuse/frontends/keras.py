@@ -102,7 +102,7 @@ def _input_structure(model: Any, input_signature: Sequence[Any] | None) -> Any:
         return input_signature[0] if len(input_signature) == 1 else input_signature
     raise ImportFailed(
         f"the model {model.name!r} does not know its inputs",
-        remedy="pass input_signature=[tf.TensorSpec(…), …], or a concrete function of it",
+        remedy="pass inputs=jfuse.Inputs(input_signature=[tf.TensorSpec(…), …]), or a concrete function of it",
     )
 
 

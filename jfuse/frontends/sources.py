@@ -16,7 +16,7 @@ from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_fi
 from jfuse.frontends.keras_h5 import H5_SUFFIXES
 from jfuse.frontends.outside_effects import check_effects
 from jfuse.frontends.saved_model import saved_model_signatures
-from jfuse.frontends.selection import Selection
+from jfuse.frontends.selection import Inputs
 from jfuse.frontends.tensorflow.callable import (
     callable_signatures,
     functions_of,
@@ -67,23 +67,21 @@ _SourceParts = tuple[list[TfSignature], Any, tuple[str, ...]]
 def import_tensorflow(
     source: Any,
     rules: Mapping[str, LowerRule],
-    selection: Selection,
+    selection: Inputs,
     *,
     custom_ops: Container[str] = (),
-    unsafe: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Imported:
     """Import a SavedModel folder, a file of Keras, a Keras model, a tf.Module, tf.functions or a GraphDef.
 
     selection: the part of the source to import.
     custom_ops: TensorFlow ops that are to stay opaque.
-    unsafe: let files that are read run code, and work on other files.
     limits: for a `.keras` file, and for each call of the source.
     """
     names_tensors = selection.input_tensors is not None or selection.output_tensors is not None
     if names_tensors and isinstance(source, str | Path) and Path(source).suffix != SUFFIX:
         raise ImportFailed("input_tensors= and output_tensors= name tensors of a GraphDef", found=str(source))
-    source = _opened(source, unsafe, limits)
+    source = _opened(source, selection.unsafe, limits)
     if is_graph_def(source):
         signatures, keep_alive, notes = _of_graph_def(source, selection)
     elif names_tensors:
@@ -91,7 +89,7 @@ def import_tensorflow(
             "input_tensors= and output_tensors= name tensors of a GraphDef", found=f"a {type(source).__name__}"
         )
     else:
-        signatures, keep_alive, notes = _signatures(source, selection, unsafe)
+        signatures, keep_alive, notes = _signatures(source, selection)
     if not signatures:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
     imported = import_signatures(signatures, rules, custom_ops, selection.input_shapes)
@@ -127,14 +125,14 @@ def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
     return load_keras_file(path, unsafe=unsafe, limits=limits)
 
 
-def _of_graph_def(graph_def: Any, selection: Selection) -> _SourceParts:
+def _of_graph_def(graph_def: Any, selection: Inputs) -> _SourceParts:
     return [graph_def_signature(graph_def, selection)], graph_def, ()
 
 
-def _signatures(source: Any, selection: Selection, unsafe: bool) -> _SourceParts:
+def _signatures(source: Any, selection: Inputs) -> _SourceParts:
     keys, input_signature = selection.signatures, selection.input_signature
     if isinstance(source, Path):
-        return saved_model_signatures(source, keys, unsafe=unsafe)
+        return saved_model_signatures(source, keys, unsafe=selection.unsafe)
     if is_keras_model(source):
         signatures = [keras_signature(source, input_signature)]
     elif is_concrete(source) or is_traceable(source) or isinstance(source, Mapping | list | tuple):
@@ -145,7 +143,7 @@ def _signatures(source: Any, selection: Selection, unsafe: bool) -> _SourceParts
         raise ImportFailed(
             f"jfuse does not know what to do with a {type(source).__name__}",
             expected="a path, the bytes of a .tflite file, a Keras model, a tf.Module, tf.functions or a GraphDef",
-            remedy="specs=[jax.ShapeDtypeStruct(…), …], for a function of jax arrays" if callable(source) else None,
+            remedy="inputs=[jax.ShapeDtypeStruct(…), …], for a function of jax arrays" if callable(source) else None,
         )
     missing = [key for key in keys or () if key not in {s.key for s in signatures}]
     if missing:

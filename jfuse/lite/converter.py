@@ -10,6 +10,8 @@ from typing import Any, Self
 from jfuse.api.convert import convert
 from jfuse.api.load import load
 from jfuse.base.errors import JfuseError
+from jfuse.base.options import given
+from jfuse.frontends.selection import Inputs
 from jfuse.ir.graph import Const, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.lite.conversion_metadata import NAME, Conversion, SourceKind
@@ -19,8 +21,10 @@ from jfuse.lite.settings import Settings
 from jfuse.lite.sources import ConverterSource, function_source, jax_source, keras_source, saved_model_source
 from jfuse.lite.spec import text_of
 from jfuse.model import Model
+from jfuse.passes.options import Pipeline
 from jfuse.records.conversion import Report
 from jfuse.tflite.write.file import to_bytes
+from jfuse.verification.options import Verify
 
 _ONLY_BEHIND = 0
 """Bytes of data from which on it lies behind the flatbuffer, for `_experimental_use_buffer_offset`."""
@@ -97,20 +101,21 @@ class TFLiteConverter(Settings):
     def convert(
         self,
         *,
-        verify: bool = False,
-        rules: Iterable[Any] = (),
+        verify: bool | Verify = False,
+        rules: Iterable[Any] | None = None,
+        pipeline: Pipeline | None = None,
         unsafe: bool = False,
         **options: Any,
     ) -> bytes:
         """The .tflite file's bytes. May be called again after attributes have changed.
 
-        verify, rules, unsafe, and the options of `jfuse.lower` (state, padding, loop, prefer, target, …): as in
-        `jfuse.convert`.
+        verify, rules, pipeline, unsafe, and what `jfuse.convert` takes besides (state, forms, target, …): as there.
         Raises ConverterError where the model does not convert, ValueError where the attributes contradict each other.
         """
         mode = QuantizationMode.of(self)
         try:
-            lite = self._converted(mode, verify=verify, rules=tuple(rules), unsafe=unsafe, **options)
+            own = given(Pipeline, "pipeline", pipeline, rules=rules)
+            lite = self._converted(mode, own, unsafe, verify=verify, **options)
             data = self._file(lite, mode.found(lite.report))
         except JfuseError as error:
             raise converter_error(error) from error
@@ -118,26 +123,14 @@ class TFLiteConverter(Settings):
         self.report = lite.report
         return data
 
-    def _converted(self, mode: QuantizationMode, **options: Any) -> Model:
+    def _converted(self, mode: QuantizationMode, own: Pipeline, unsafe: bool, **options: Any) -> Model:
         source = self._source
+        inputs = Inputs(source.specs, signatures=source.signatures, unsafe=unsafe)
         if self.allow_custom_ops:
-            found = load(
-                source.loads,
-                signatures=source.signatures,
-                specs=source.specs,
-                rules=options["rules"],
-                unsafe=options["unsafe"],
-            )
-            options["custom_ops"] = dict.fromkeys(_without_rule(found.program), True)
-        return convert(
-            source.loads,
-            signatures=source.signatures,
-            specs=source.specs,
-            select_tf_ops=self._selects_tf_ops(),
-            quantize=mode.rules(),
-            calibration=mode.data,
-            **options,
-        )
+            unruled = _without_rule(load(source.loads, inputs, pipeline=own).program)
+            own = replace(own, custom_ops=dict.fromkeys(unruled, True))
+        own = replace(own, select_tf_ops=self._selects_tf_ops())
+        return convert(source.loads, inputs, pipeline=own, quantize=mode.rules(), calibration=mode.data, **options)
 
     def _selects_tf_ops(self) -> bool:
         ops = {text_of(ops) for ops in self.target_spec.supported_ops}

@@ -11,7 +11,7 @@ from jfuse.base.errors import JfuseError
 _OFFICIAL = "tensorflow.lite.python.convert"
 _IN_SCRIPTS = {
     "int8_only=False,": "target_spec.supported_ops = [TFLITE_BUILTINS_INT8, TFLITE_BUILTINS],",
-    "select_tf_ops=True": "SELECT_TF_OPS in target_spec.supported_ops",
+    "pipeline=jfuse.Pipeline(select_tf_ops=True)": "SELECT_TF_OPS in target_spec.supported_ops",
 }
 """Options of jfuse, and the attributes that say the same in a script."""
 

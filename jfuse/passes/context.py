@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from jfuse.ir.graph import Const, Eqn, Graph, Program
 from jfuse.lowering.rules import DEFAULT, RuleSet
-from jfuse.passes.options import RecurrenceOptions, TfOpOptions
+from jfuse.passes.options import Forms, OnStage, Pipeline
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import Observed, Statistics
@@ -45,8 +45,6 @@ class SubPasses:
     last_steps: Callable[[Graph], Graph] = lambda graph: graph
 
 
-OnStage: TypeAlias = Callable[[str], None]
-"""Called with the name of each stage of a conversion as it starts."""
 Calibrate: TypeAlias = Callable[
     [Program, Sequence[Observed], Sequence[Observed], Mapping[Observed, Moments]], Statistics
 ]
@@ -61,13 +59,15 @@ class Context:
     target: what the file is for. variables: the names of the source's variables, which are paths of layers.
     sub: what passes run on parts of a graph.
     recipe: how to quantize; None for not at all. calibrate: finds ranges for it. halves: whether the source keeps
-    constants in f16: so does what stays float. precision: as `PRECISIONS` has it.
+    constants in f16: so does what stays float. whiles: of a file that is quantized the sources of its WHILE operators,
+    which stay WHILE unless an option asks for another form; what was written step by step stays so. None for other
+    sources.
     """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
     report: Report = field(default_factory=Report)
-    recurrence: RecurrenceOptions = field(default_factory=RecurrenceOptions)
-    tf_ops: TfOpOptions = field(default_factory=TfOpOptions)
+    forms: Forms = field(default_factory=Forms)
+    pipeline: Pipeline = field(default_factory=Pipeline)
     target: Target = field(default_factory=lambda: target_named("litert"))
     on_stage: OnStage = lambda stage: None
     variables: Sequence[str] = ()
@@ -75,7 +75,7 @@ class Context:
     recipe: Recipe | None = None
     calibrate: Calibrate | None = None
     halves: bool = False
-    precision: str = "float32"
+    whiles: frozenset[str] | None = None
 
     def rounds_weights(self, eqn: Eqn) -> bool:
         """Whether the recipe keeps constant weights of an equation in 8 bits or fewer."""

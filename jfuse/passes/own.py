@@ -154,7 +154,7 @@ class Pass:
             if not self.comparison.changes:
                 proof = self.comparison.need_equal(*_between(match, bound, after))
                 stopped = "nothing can be run" if proof is None else proof.verdict.stopped
-                needs_proof = ctx.recurrence.require == "proven"
+                needs_proof = ctx.forms.require == "proven"
                 need(not (needs_proof and stopped), "only_tested", want="a proof for all inputs", got=stopped)
         except NotFused as refusal:
             refused = Refusal.of(refusal, self.name, self.name, match.eqn.source)

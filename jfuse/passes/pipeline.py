@@ -262,7 +262,7 @@ def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
     if not compact:
         return Lowered(simplify(scan_to_loops(graph, apart), apart))
     loops = scan_to_loops(
-        graph, replace(apart, recurrence=replace(ctx.recurrence, loop="auto")), lambda size, room: LoopSpelling()
+        graph, replace(apart, forms=replace(ctx.forms, loop="auto")), lambda size, room: LoopSpelling()
     )
     return Lowered(simplify(loops, apart), tuple(apart.report.loops))
 

@@ -208,8 +208,8 @@ def _about_unknown(name: str) -> list[str]:
     return [
         *lines,
         f'  rule      @jfuse.lowers("{name}") on a function that spells it in jfuse.ops (docs/rules.md)',
-        "  Flex      select_tf_ops=True writes it for runtimes with the Flex delegate",
-        f'  custom    custom_ops={{"{name}": None}} writes it for a kernel of your own',
+        "  Flex      pipeline=jfuse.Pipeline(select_tf_ops=True) writes it for runtimes with the Flex delegate",
+        f'  custom    pipeline=jfuse.Pipeline(custom_ops=["{name}"]) writes it for a kernel of your own',
     ]
 
 

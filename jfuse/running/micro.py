@@ -148,7 +148,7 @@ def _names(data: bytes) -> tuple[list[str], list[str]]:
         raise JfuseError(
             "tflite-micro runs files with one signature",
             found=f"{len(signatures)} signatures",
-            remedy="convert one of them: signatures=[...] (--signature)",
+            remedy="convert one of them: inputs=jfuse.Inputs(signatures=[…])",
         )
     inputs, outputs = (
         {m.tensorIndex: m.name.decode() for m in of} for of in (signatures[0].inputs, signatures[0].outputs)

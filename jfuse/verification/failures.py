@@ -25,6 +25,8 @@ from jfuse.verification.locate.shrink import Row, shrunk
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.quantized.verdict import QuantizedVerdict, Unexplained
 
+_RUNS = 100  # to spend on a smaller input that fails as well, where the options do not say how many
+
 
 @dataclass(frozen=True)
 class Failures:
@@ -34,12 +36,13 @@ class Failures:
 
     def of(self, found: Differs, result: Verification) -> VerifyFailed:
         """The error for a difference: with a smaller input that shows it, where it is kept, and where it begins."""
-        finding = self.matched.options.finding
+        options = self.matched.options
+        runs = _RUNS if options.shrink is None else options.shrink
         row: Row = (*found.before, found.step)
         if found.earlier and not self._fails(found.wrong[0], row):
             row = (*found.earlier, found.step)
         if found.wrong[0].scale is None:
-            small = shrunk(row, partial(self._fails, found.wrong[0]), self.matched.signatures, finding.shrink)
+            small = shrunk(row, partial(self._fails, found.wrong[0]), self.matched.signatures, runs)
         else:  # it shows beside calls that tell what elements move by
             small = row if found.before else (*found.others, found.step)
         wrong = found
@@ -53,7 +56,7 @@ class Failures:
         result.first = self._first_difference(wrong, worst)
         if result.first is not None and result.first.delegate:
             result.notes.append(f"LiteRT errs with {result.first.delegate} alone: its own kernels agree with XLA")
-        if finding.equations:
+        if options.each_equation:
             result.equations = self.equations(small[0])
         by_one = () if _is_own(worst) or not wrong.before else self.matched.kept_by_one
         failure = _failed(wrong.step.key, worst, result, "".join(f"; {line}" for line in by_one))
@@ -84,7 +87,7 @@ class Failures:
     def _shows(self, saved: Path, like: Unexplained) -> bool:
         """Whether the saved calls still show the unexplained difference of a quantized file."""
         options = self.matched.options
-        with_saved = replace(options, sampling=replace(options.sampling, inputs=saved))
+        with_saved = replace(options, inputs=saved)
         try:
             QuantizedVerdict(MatchedSides(self.matched.sides, with_saved)).run()
         except Unexplained as found:
@@ -129,10 +132,10 @@ class Failures:
 
     def _saved(self, name: str, row: Sequence[CallInputs]) -> Path | None:
         """Where the calls are kept; None where the user named no folder."""
-        folder = self.matched.options.finding.save_failing
+        folder = self.matched.options.save_failing
         if folder is None:
             return None
-        path, inputs = Path(folder) / name, self.matched.options.sampling.inputs
+        path, inputs = Path(folder) / name, self.matched.options.inputs
         if isinstance(inputs, str | Path) and path.exists() and path.samefile(inputs):
             path = path.with_stem(f"{path.stem}-again")  # what was read stays as it is
         save_calls(path, row)

@@ -29,7 +29,7 @@ from jfuse.verification.compare.tolerance import (
 )
 from jfuse.verification.compare.wrong import Excused, either
 from jfuse.verification.inputs.redraw import Redraw
-from jfuse.verification.options import VerifyOptions
+from jfuse.verification.options import Verify
 from jfuse.verification.plan import CallPlan
 from jfuse.verification.runners.in_functions import InFunctions
 from jfuse.verification.runners.in_litert import InLiteRt
@@ -47,7 +47,7 @@ class MatchedSides:
     """The sides, the options of their comparison, and all that follows from both before anything is run."""
 
     sides: Sides
-    options: VerifyOptions
+    options: Verify
     _tolerances: dict[tuple[str, str], Tolerance] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ class MatchedSides:
     @cached_property
     def matches(self) -> dict[str, SignatureMatch]:
         """Matched signatures, by the subjects' keys."""
-        return match(self.sides.subjects[0], self.sides.reference, self.options.sampling.signatures)
+        return match(self.sides.subjects[0], self.sides.reference, self.options.keys)
 
     @cached_property
     def reference(self) -> Subject:
@@ -232,19 +232,19 @@ class MatchedSides:
     def plan(self) -> CallPlan:
         """The plan of the comparison: rows of calls, with their inputs."""
         distinct = {id(s.graph): s for s in reversed(self.signatures.values())}
-        chosen = self.options.sampling.signatures or [s.key for s in reversed(distinct.values())]
+        chosen = self.options.keys or [s.key for s in reversed(distinct.values())]
         promises = self.sides.model.report.promises if self.sides.model is not None else ()
-        sampling = self.options.sampling
+        options = self.options
         ours = self.sides.subjects[0].program
         once = self.in_rows and not self.sides.apart and (ours is None or not is_rounded_file(ours.graphs()))
-        if isinstance(sampling.inputs, Iterator) and not once:
-            sampling = replace(sampling, inputs=list(sampling.inputs))
+        if isinstance(options.inputs, Iterator) and not once:
+            options = replace(options, inputs=list(options.inputs))
         return CallPlan(
             [self.signatures[key] for key in chosen],
             self.sides.subjects[0].signatures,
             {key: m.sizes for key, m in self.matches.items()},
             promises,
-            sampling,
+            options,
             keeps=any(self._kept),
         )
 

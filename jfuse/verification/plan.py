@@ -33,7 +33,7 @@ from jfuse.verification.inputs.padded_inputs import keep_promises
 from jfuse.verification.inputs.sample_batch import SampleBatch
 from jfuse.verification.inputs.user_inputs import UserInputs
 from jfuse.verification.inputs.vocabularies import with_keys
-from jfuse.verification.options import SamplingOptions
+from jfuse.verification.options import Verify
 from jfuse.verification.subject import Interface
 
 _KINDS = {"none": (), "infinite": (ONE_INFINITE,), "finite": FINITE, "nan": (*FINITE, *ODD)}
@@ -49,37 +49,37 @@ class CallPlan:
     interfaces: Mapping[str, Interface]
     fixed: Mapping[str, Mapping[str, int]]
     promises: Sequence[PaddingPromise]
-    sampling: SamplingOptions
+    options: Verify
     keeps: bool = field(default=False)
 
     def rows(self) -> Iterator[Iterable[CallInputs]]:
         """The rows, the first of them with all random calls: at each choice of sizes some at other scales."""
-        if self.sampling.inputs is not None:
-            yield UserInputs(self.interfaces, self.signatures[0].key).calls(self.sampling.inputs)
+        if self.options.inputs is not None:
+            yield UserInputs(self.interfaces, self.signatures[0].key).calls(self.options.inputs)
             return
         yield self._random()
         yield from self._edges()
 
     def size(self) -> int:
         """About how many calls and samples there will be; 0 where that is unknown."""
-        if self.sampling.inputs is not None:
+        if self.options.inputs is not None:
             return 0
         choices = sum(len(self._sizes(s)) for s in self.signatures)
-        edges = len(_KINDS[self.sampling.edges])
+        edges = len(_KINDS[self.options.edges or "finite"])
         longer = sum(self._longer_sizes(s) is not None for s in self.signatures)
-        return choices * self.sampling.calls + longer + len(self.signatures) * edges + self.sampling.samples
+        return choices * self.options.calls + longer + len(self.signatures) * edges + self.options.samples
 
     def batches(self, in_a_row: bool) -> Iterator[SampleBatch]:
         """Independent samples in batches, shared out among signatures and sizes.
 
         in_a_row: each sample is a row of calls, along a second axis, as long as the other rows.
         """
-        long = max(1, self.sampling.calls) if in_a_row else 1
-        if self.sampling.inputs is not None or not self.sampling.samples:
+        long = max(1, self.options.calls) if in_a_row else 1
+        if self.options.inputs is not None or not self.options.samples:
             return
         cases = [(s, sizes) for s in self.signatures for sizes in self._sizes(s) if s.input_names]
         for number, (signature, sizes) in enumerate(cases):
-            count = self.sampling.samples // len(cases) + (number < self.sampling.samples % len(cases))
+            count = self.options.samples // len(cases) + (number < self.options.samples % len(cases))
             size = _batch_size(signature, sizes)
             for first in range(0, count, size):
                 draw = partial(self._samples, signature, sizes, number, first, long if in_a_row else None)
@@ -99,7 +99,7 @@ class CallPlan:
         case: the number of signature and sizes. long: the calls of each sample, along a second axis; None without one.
         """
         numbers = range((first + part.start) * (long or 1), (first + part.stop) * (long or 1))
-        drawn = draws_apart(signature, sizes, self.sampling.seed + 1 + case, numbers)
+        drawn = draws_apart(signature, sizes, self.options.seed + 1 + case, numbers)
         redrawn = [self._kept(signature, one, i) for i, one in zip(numbers, drawn, strict=True)]
         stacked = {name: np.stack([one[name] for one in redrawn]) for name in redrawn[0]}
         return stacked if long is None else {n: a.reshape(-1, long, *a.shape[1:]) for n, a in stacked.items()}
@@ -107,7 +107,7 @@ class CallPlan:
     def _random(self) -> Iterator[CallInputs]:
         for signature in self.signatures:
             for sizes in self._sizes(signature):
-                for number, drawn in enumerate(draws(signature, sizes, self.sampling.seed, self.sampling.calls)):
+                for number, drawn in enumerate(draws(signature, sizes, self.options.seed, self.options.calls)):
                     yield CallInputs(signature.key, self._kept(signature, drawn, number))
             yield from self._longer(signature)
             yield from self._selecting(signature)
@@ -115,20 +115,20 @@ class CallPlan:
     def _longer(self, signature: Signature) -> Iterator[CallInputs]:
         """One call at larger sizes, if sizes are open and the user chose none."""
         if (longer := self._longer_sizes(signature)) is not None:
-            (drawn,) = draws(signature, longer, self.sampling.seed, 1)
+            (drawn,) = draws(signature, longer, self.options.seed, 1)
             yield CallInputs(signature.key, self._kept(signature, drawn, 0), LONGER)
 
     def _longer_sizes(self, signature: Signature) -> dict[str, int] | None:
-        return longer_sizes(signature.graph, self.fixed[signature.key]) if self.sampling.sizes is None else None
+        return longer_sizes(signature.graph, self.fixed[signature.key]) if self.options.sizes is None else None
 
     def _selecting(self, signature: Signature) -> Iterator[CallInputs]:
         """For data-dependent sizes: inputs of which a selection may take nothing, at the least sizes."""
         if any(depends_on_data(e) for e in all_eqns(signature.graph)) and not self._is_particular(signature):
-            for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.sampling.seed):
+            for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.options.seed):
                 yield CallInputs(signature.key, drawn, kind)
 
     def _edges(self) -> Iterator[list[CallInputs]]:
-        kinds = _KINDS[self.sampling.edges]
+        kinds = _KINDS[self.options.edges or "finite"]
         for signature in self.signatures:
             if self._is_particular(signature):
                 continue
@@ -136,8 +136,8 @@ class CallPlan:
             left_open = _left_open(signature)
             tried = tuple(kind for kind in kinds if kind not in left_open)
             steps = [CallInputs(signature.key, i, kind) for kind, i in edge_inputs(signature, sizes[0], tried, 0)]
-            if self.sampling.empty and (first := _first_symbol(signature)) not in (None, *self.fixed[signature.key]):
-                (drawn,) = draws(signature, {**sizes[-1], str(first): 0}, self.sampling.seed, 1)
+            if self.options.empty and (first := _first_symbol(signature)) not in (None, *self.fixed[signature.key]):
+                (drawn,) = draws(signature, {**sizes[-1], str(first): 0}, self.options.seed, 1)
                 steps.append(CallInputs(signature.key, drawn, "empty"))
             yield from [[step] for step in steps] if self.keeps else [steps]
 
@@ -146,16 +146,16 @@ class CallPlan:
         return any(set(p.inputs) <= set(signature.graph.inputs) for p in self.promises)
 
     def _kept(self, signature: Signature, drawn: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
-        seed = self.sampling.seed + number
-        drawn = with_keys(signature, with_whole_integers(signature, drawn, number, self.sampling.seed), seed)
+        seed = self.options.seed + number
+        drawn = with_keys(signature, with_whole_integers(signature, drawn, number, self.options.seed), seed)
         return keep_promises(signature, drawn, self.promises, seed)
 
     def _sizes(self, signature: Signature) -> list[dict[str, int]]:
         fixed = self.fixed[signature.key]
-        if self.sampling.sizes is None:
+        if self.options.sizes is None:
             return size_choices(signature.graph, fixed)
         names = open_sizes(input_types(signature.graph))
-        choices = [self.sampling.sizes] if isinstance(self.sampling.sizes, Mapping) else list(self.sampling.sizes)
+        choices = [self.options.sizes] if isinstance(self.options.sizes, Mapping) else list(self.options.sizes)
         unknown = sorted({name for sizes in choices for name in sizes}.difference(*map(open_sizes, self._all_types())))
         if unknown:
             raise JfuseError(
@@ -170,7 +170,7 @@ class CallPlan:
                 "sizes of 0 compare nothing",
                 expected="1 or more of each size, in one choice at least",
                 found=", ".join(f"{name}={n}" for sizes in named_choices for name, n in sizes.items()),
-                remedy="empty=True (--empty), which adds a batch of no rows",
+                remedy="options=jfuse.Verify(empty=True), which adds a batch of no rows",
             )
         return [size_choices(signature.graph, sizes)[0] for sizes in named_choices]
 

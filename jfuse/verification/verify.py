@@ -20,7 +20,7 @@ from jfuse.verification.compare.comparison import Comparison, by_chance
 from jfuse.verification.compare.wrong import Differs
 from jfuse.verification.failures import Failures
 from jfuse.verification.matched_sides import MatchedSides
-from jfuse.verification.options import VerifyOptions
+from jfuse.verification.options import Verify
 from jfuse.verification.quantized.verdict import QuantizedVerdict, Unexplained, is_quantized_beside_floats
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_real_numbers import InRealNumbers
@@ -35,9 +35,7 @@ OnProgress = Callable[[int, int], None]
 
 
 @only_jfuse_errors("verification")
-def verify_sides(
-    sides: Sides, options: VerifyOptions, on_progress: OnProgress = lambda done, total: None
-) -> Verification:
+def verify_sides(sides: Sides, options: Verify, on_progress: OnProgress = lambda done, total: None) -> Verification:
     """Compare the sides as the options say; raises VerifyFailed, with the result, if they differ."""
     return _Verifying(MatchedSides(sides, options), on_progress).run()
 
@@ -78,7 +76,7 @@ class _Verifying:
                 raise failures.of_sample(failed, result) from failed.__cause__
             finally:
                 result.seconds["verify"] = time.perf_counter() - started
-            if self.matched.options.finding.equations and self._first is not None:
+            if self.matched.options.each_equation and self._first is not None:
                 result.equations = failures.equations(self._first)
         return result
 
@@ -100,7 +98,7 @@ class _Verifying:
         if self._is_quantized:
             self._judge(result)
         if not result.samples:
-            raise JfuseError("nothing was compared", found="no call", remedy="other inputs=, sizes= or signatures=")
+            raise JfuseError("nothing was compared", found="no call", remedy="other inputs=, sizes= or keys=")
         result.notes += [n for n in self._untold() if n not in result.notes]
 
     @cached_property
@@ -145,7 +143,7 @@ class _Verifying:
                 yield from running_notes(subject.program, subject.model.integers)
             if isinstance(subject, InLiteRt) and not subject.delegates:
                 yield "LiteRT ran without XNNPACK, as the callback does: it rounds quantized integers otherwise"
-        if self.matched.options.sampling.signatures is None:
+        if self.matched.options.keys is None:
             left = [repr(key) for key in self._sides.subjects[0].signatures if key not in self.matched.matches]
             yield from [f"not compared, as only one side has them: signatures {', '.join(left)}"] if left else []
         if self.matched.unnamed_states:

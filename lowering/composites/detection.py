@@ -18,7 +18,8 @@ DETECTION = "TFLite_Detection_PostProcess"
 _INTEGERS = ("max_detections", "max_classes_per_detection", "num_classes")
 _FLOATS = ("nms_score_threshold", "nms_iou_threshold", "y_scale", "x_scale", "h_scale", "w_scale")
 _REMEDY = (
-    f'fix the annotation or the arguments, or write the options that the kernel reads: custom_ops={{"{DETECTION}": …}}'
+    "fix the annotation or the arguments, or write the options that the kernel reads: "
+    f'pipeline=jfuse.Pipeline(custom_ops={{"{DETECTION}": …}})'
 )
 
 

@@ -77,19 +77,18 @@ def lower_observed(
     scale: Array,
     zero_point: Array,
     share: float,
-    quant_min: int,
-    quant_max: int,
-    axis: int,
-    by_channel: bool = False,
-    symmetric: bool = False,
+    *rounding: Any,
 ) -> Any:
-    """fake_quantize with the scale that an observer, which has to be off, has found."""
+    """fake_quantize with the scale that an observer, which has to be off, has found.
+
+    rounding: the least and the largest integer, the axis, whether it is by channel, and whether it is symmetric.
+    """
     if not is_constant(observes) or np.asarray(observes).item():
         raise LowerError(
             "an observer of ranges that is on", remedy="module.apply(torch.ao.quantization.disable_observer)"
         )
-    limits = (quant_min, quant_max)
-    if by_channel:
+    *limits, axis = rounding[:3]
+    if len(rounding) > 3 and rounding[3]:
         rounded = lower_fake_quantize_per_channel(x, scale, zero_point, axis, *limits)
     else:
         rounded = lower_fake_quantize(x, scale, zero_point, *limits)

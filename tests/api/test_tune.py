@@ -72,14 +72,14 @@ def test_times_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_a_form_that_is_asked_for_is_taken_and_the_operator_refused() -> None:
     loaded = jfuse.load(model(layers.SimpleRNN(3)))
     (fusion,) = jfuse.lower(loaded).report.fused
-    lowered = jfuse.lower(loaded, forms={fusion.source: "x2"})
+    lowered = jfuse.lower(loaded, forms=jfuse.Forms(by_source={fusion.source: "x2"}))
     assert [r.condition for r in lowered.report.refused] == ["another_form"]
     assert [loop.form for loop in lowered.report.loops] == ["WHILE, 2 steps a turn"]
     expected = lowered.report.loops[0].forms
     assert "unrolled" in expected
     assert any(form.startswith("x") for form in expected)
-    with pytest.raises(JfuseError, match="forms= has no such form"):
-        jfuse.lower(loaded, forms={fusion.source: "fast"})
+    with pytest.raises(JfuseError, match="by_source= has no such form"):
+        jfuse.lower(loaded, forms=jfuse.Forms(by_source={fusion.source: "fast"}))
 
 
 @pytest.mark.slow

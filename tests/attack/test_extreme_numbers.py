@@ -102,7 +102,7 @@ def _limits(field: str, takes: frozenset[str]) -> Row:
 
 
 def _verify(option: str, takes: frozenset[str], **others: Any) -> Row:
-    return Row(lambda files, n: jfuse.verify(files.fixed, **{option: n}, **others), takes, option)
+    return Row(lambda files, n: jfuse.verify(files.fixed, options=jfuse.Verify(**{option: n}, **others)), takes, option)
 
 
 def _rule(field: str, takes: frozenset[str], **others: Any) -> Row:
@@ -122,12 +122,17 @@ def _interpreter(act: Callable[[jfuse.Interpreter, Any], Any]) -> Row:
     return Row(call, frozenset({"0"}), quick=True, errors=(ValueError, TypeError))
 
 
+ONCE = jfuse.Verify(calls=1)
+TIMES = FINITE - {"0"} | {"10**400", "10**5000", "inf"}
 OFFICIAL = (ValueError, TypeError)
 ROWS: dict[str, Row] = {
-    **{f"Limits.{name}": _limits(name, COUNTS) for name in jfuse.Limits.__dataclass_fields__ if name != "seconds"},
-    "Limits.seconds": _limits("seconds", FINITE - {"0"} | {"10**400", "10**5000", "inf"} | NONE),
+    **{f"Limits.{name}": _limits(name, COUNTS) for name in jfuse.Limits.__dataclass_fields__ if "seconds" not in name},
+    "Limits.conversion_seconds": _limits("conversion_seconds", TIMES),
+    "Limits.seconds": _limits("seconds", TIMES | NONE),
     "load limits": Row(lambda f, n: jfuse.load(f.fixed, limits=n), frozenset(), "limits=", quick=True),
-    "load signatures": Row(lambda f, n: jfuse.load(tanh, [X], signatures=n), NONE, "signatures=", quick=True),
+    "load signatures": Row(
+        lambda f, n: jfuse.load(tanh, jfuse.Inputs([X], signatures=n)), NONE, "signatures=", quick=True
+    ),
     "load specs": Row(
         lambda f, n: jfuse.load(tanh, [jax.ShapeDtypeStruct((n, 4), jnp.float32)]),
         SIZES | NONE | {"'3'"},
@@ -137,19 +142,21 @@ ROWS: dict[str, Row] = {
     "verify samples": _verify("samples", SIZES, calls=1),
     "verify calls": _verify("calls", SIZES - {"0"}),
     "verify seed": _verify("seed", COUNTS, calls=1),
-    "verify shrink": _verify("shrink", COUNTS, calls=1),
+    "verify shrink": _verify("shrink", COUNTS | NONE, calls=1),
     "verify tolerance": _verify("tolerance", FINITE | NONE, calls=1),
     "verify tolerance of an output": Row(
-        lambda f, n: jfuse.verify(f.fixed, tolerance={"y0": n}, calls=1), FINITE, "tolerance="
+        lambda f, n: jfuse.verify(f.fixed, None, ONCE, tolerance={"y0": n}), FINITE, "tolerance="
     ),
     "verify sizes": _verify("sizes", NONE),
-    "verify a size": Row(lambda f, n: jfuse.verify(f.open_, sizes={"B": n}, calls=1), SIZES - {"0"}, "size"),
+    "verify a size": Row(lambda f, n: jfuse.verify(f.open_, None, ONCE, sizes={"B": n}), SIZES - {"0"}, "size"),
     "verify device": _verify("device", NONE, calls=1),
-    "verify limits": _verify("limits", frozenset()),
+    "verify limits": Row(lambda f, n: jfuse.verify(f.fixed, limits=n), frozenset(), "limits="),
     "verify runtimes": _verify("runtimes", NONE, calls=1),
-    "lower forms": Row(lambda f, n: jfuse.lower(f.model, forms={"a": n}), frozenset(), "forms", quick=True),
-    "lower target": Row(lambda f, n: jfuse.lower(f.model, target=n), frozenset(), "target", quick=True),
-    "lower rules": Row(lambda f, n: jfuse.lower(f.model, rules=n), frozenset(), "rules=", quick=True),
+    "lower forms": Row(
+        lambda f, n: jfuse.lower(f.model, forms=jfuse.Forms(by_source={"a": n})), frozenset(), "by_source", quick=True
+    ),
+    "lower target": Row(lambda f, n: jfuse.lower(f.model, target=n), NONE, "target", quick=True),
+    "lower rules": Row(lambda f, n: jfuse.lower(f.model, rules=n), NONE, "rules=", quick=True),
     "lower": Row(lambda f, n: jfuse.lower(n), frozenset(), quick=True),
     "optimize slower": Row(lambda f, n: jfuse.optimize(f.fixed, slower=n), FINITE - {"0"}, "slower="),
     "tune seconds": Row(

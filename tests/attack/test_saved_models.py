@@ -156,7 +156,7 @@ def test_a_graph_that_reads_files_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "graph.pb"
     path.write_bytes(function.graph.as_graph_def().SerializeToString())
     with pytest.raises(ImportFailed, match="ReadFile"):
-        jfuse.load(path, output_tensors=["Identity"])
+        jfuse.load(path, jfuse.Inputs(output_tensors=["Identity"]))
 
 
 def _of_tensorflow_1(path: Path) -> None:

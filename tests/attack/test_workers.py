@@ -190,7 +190,9 @@ def test_verification_in_tflite_micro_keeps_the_call(tmp_path: Path, monkeypatch
     x = np.ones((2, 3), np.float32)
     data = to_bytes(program(lambda x: ops.add(x, 1.0), f32(2, 3)))
     with pytest.raises(LiteRtFailed, match=r"tflite-micro's process was ended from outside, the 2nd of") as failed:
-        jfuse.verify(data, inputs=[(x,), (2 * x,)], runtimes=["tflite-micro"], save_failing=tmp_path)
+        jfuse.verify(
+            data, inputs=[(x,), (2 * x,)], options=jfuse.Verify(runtimes=["tflite-micro"]), save_failing=tmp_path
+        )
     assert [dict(given) for _, given in failed.value.calls] == [calls[0], calls[1]]
     assert (tmp_path / "failing-sample.npz").is_file()
 

@@ -95,7 +95,7 @@ def inputs() -> Iterator[Any]:
 def test_the_users_own_exceptions_pass(source: Any) -> None:
     lite = jfuse.convert(source)
     for call in (
-        lambda: jfuse.convert(source, on_stage=raising),
+        lambda: jfuse.convert(source, pipeline=jfuse.Pipeline(on_stage=raising)),
         lambda: jfuse.verify(lite, on_progress=raising),
         lambda: jfuse.verify(lite, inputs=inputs()),
     ):
@@ -110,9 +110,9 @@ def test_what_no_frame_tells_is_the_users_as_well(source: Any, foreign: Any) -> 
     data = {"x": np.ones((4, 3), np.float32)}
     loaded, relu = jfuse.load(source), jfuse.lowers("Relu", default=False)
     for call in (
-        lambda: jfuse.convert(source, verify=False, on_stage=operator.itemgetter(0.5)),
+        lambda: jfuse.convert(source, verify=False, pipeline=jfuse.Pipeline(on_stage=operator.itemgetter(0.5))),
         lambda: jfuse.load(source, rules=[relu(lambda: None)]),
-        lambda: jfuse.lower(loaded, passes=(foreign,)),
+        lambda: jfuse.lower(loaded, pipeline=jfuse.Pipeline(passes=(foreign,))),
         lambda: jfuse.quantize(lite, "int8", data, target={"accuracy_drop": 0.1, "metric": operator.itemgetter("z")}),
         lambda: jfuse.verify(lite, inputs=map(operator.itemgetter(3), [[1]])),
     ):
@@ -125,7 +125,7 @@ def test_what_the_users_code_gives_is_checked(source: Any) -> None:
     lite, loaded = jfuse.convert(source, verify=False), jfuse.load(source)
     data = {"x": np.ones((4, 3), np.float32)}
     with pytest.raises(jfuse.JfuseError, match=r"the pass '<lambda>' gives no Graph\n.*None\n.*fix the pass"):
-        jfuse.lower(loaded, passes=(lambda graph, ctx: None,))
+        jfuse.lower(loaded, pipeline=jfuse.Pipeline(passes=(lambda graph, ctx: None,)))
     with pytest.raises(jfuse.JfuseError, match="the metric gives no number"):
         jfuse.quantize(lite, "int8", data, target={"accuracy_drop": 0.1, "metric": lambda outputs: None})
     with pytest.raises(jfuse.RuleError, match="gives no result"):
@@ -157,7 +157,7 @@ def test_interrupts_pass(source: Any) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        jfuse.convert(source, on_stage=interrupted)
+        jfuse.convert(source, pipeline=jfuse.Pipeline(on_stage=interrupted))
 
 
 def test_calls_that_do_not_fit_stay_type_errors() -> None:

@@ -252,9 +252,9 @@ def test_samples_and_the_tolerance_are_the_users(run: Run, guarded: Path, tmp_pa
     words = ["convert", guarded, "-o", tmp_path / "m.tflite"]
     done = run(*words)
     assert done.exit_code == 1
-    assert "--samples data.npz" in done.output
+    assert "--inputs data.npz" in done.output
     np.savez(tmp_path / "data.npz", x=np.array([3, 14, 15], np.int32))
-    given = ["--samples", tmp_path / "data.npz", "--tolerance", "0.25"]
+    given = ["--inputs", tmp_path / "data.npz", "--tolerance", "0.25"]
     for reports in ([], ["--json", tmp_path / "report.json"]):
         done = run(*words, *given, *reports)
         assert done.exit_code == 0, done.output
@@ -322,11 +322,11 @@ def test_the_version(run: Run) -> None:
         (("--padding", "up"), "right, left"),
         (("--json", "no/such/folder.json"), "no such folder"),
         (("--tolerance", "-1"), "greater than or equal to 0"),
-        (("--samples", "no_such.npz"), "does not exist"),
+        (("--inputs", "no_such.npz"), "does not exist"),
         (("--quantize", "int9"), "none of float16, dynamic"),
         (("--quantize", "no_such.json"), "no file 'no_such.json'"),
         (("--quantize", "int8", "--calibration", "no_such.npz"), "no file or folder 'no_such.npz'"),
-        (("--calibration", "random"), "with --quantize"),
+        (("--calibration", "random"), "is for quantization try --quantize int8"),
     ],
 )
 def test_wrong_values_are_told_before_anything_is_read(

@@ -56,13 +56,13 @@ def test_tensors_of_a_graph_and_shapes(run: Run, frozen: Path, tmp_path: Path) -
     done = run("convert", frozen, "-o", tmp_path / "m.tflite")
     assert done.exit_code == 0, done.output
     assert jfuse.load(tmp_path / "m.tflite").signature().output_names == ("y",)  # the tensor that nothing reads
-    words = ["--outputs", "y,twice", "--inputs", "x", "--shape", "x=?,3,4", "--batch", "2", "--no-verify"]
+    words = ["--output-tensors", "y,twice", "--input-tensors", "x", "--shape", "x=?,3,4", "--batch", "2", "--no-verify"]
     done = run("convert", frozen, "-o", tmp_path / "m.tflite", *words)
     assert done.exit_code == 0, done.output
     signature = jfuse.load(tmp_path / "m.tflite").signature()
     assert [str(v.type) for v in signature.graph.inputs] == ["f32[2,3,4]"]
     assert signature.output_names == ("y", "twice")
-    printed = run("inspect", frozen, "--outputs", "y", "--shape", "x=1,1,4")
+    printed = run("inspect", frozen, "--output-tensors", "y", "--shape", "x=1,1,4")
     assert "f32[1,1,4]" in printed.output
 
 

@@ -74,7 +74,7 @@ def test_files_that_differ(run: Run, files: tuple[Path, Path], tmp_path: Path) -
         (["{one}", "--size", "three"], 2, "write it as B=4"),
         (["{one}", "--device", "abacus"], 1, "LiteRT does not start on the device 'abacus'"),
         (["{one}", "--device", "tpu"], 1, "there is no device"),
-        (["{one}", "--edges", "sharp"], 2, "is none of none, finite, nan"),
+        (["{one}", "--edges", "sharp"], 2, "is none of none, infinite, finite, nan"),
         (["{one}", "--calls", "0"], 2, "greater than or equal to 1"),
         (["{one}", "--json", "absent/found.json"], 2, "no such folder"),
         ([], 2, "Missing argument"),

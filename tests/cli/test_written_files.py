@@ -24,7 +24,7 @@ READ_OVER = [
     ["quantize", "a.tflite", "--recipe", "int8", "--calibration", "in.npz", "-o", "in.npz"],
     ["quantize", "a.tflite", "--recipe", "int8", "--calibration", "data", "-o", "data/1.npz"],
     ["convert", "sm", "-o", "sm/model.tflite"],
-    ["convert", "sm", "-o", "o.tflite", "--samples", "in.npz", "--html", "in.npz"],
+    ["convert", "sm", "-o", "o.tflite", "--inputs", "in.npz", "--html", "in.npz"],
     ["convert", "sm", "-o", "o.tflite", "--labels", "y=labels.txt", "--json", "labels.txt"],
     ["convert", "sm", "-o", "o.tflite", "--metadata", "metadata.json", "--json", "labels.txt"],
     ["convert", "sm", "-o", "o.tflite", "--import", "rule", "--json", "rule.py"],

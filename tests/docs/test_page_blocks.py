@@ -42,7 +42,7 @@ RUN_ELSEWHERE = "<!-- runs"  # by test_docs.py
 
 FIRST_LINES: dict[tuple[str, str], str] = {
     ("converter", "from jfuse import lite  # was: from tensorflow import lite"): KERAS,
-    ("masks", 'result = jfuse.convert(model, padding="right")'): KERAS,
+    ("masks", "result = jfuse.convert(model, forms="): KERAS,
     ("pytorch", "import torch"): "",
     ("pytorch", "class Decoder(torch.nn.Module):"): "import torch, jfuse\n",
     ("quantization", "import jfuse"): KERAS + FILES,
@@ -58,13 +58,14 @@ FIRST_LINES: dict[tuple[str, str], str] = {
     ("recurrent", "result = jfuse.convert(model)"): KERAS,
     ("reports", "from jfuse.reports import write_html"): KERAS,
     ("targets", "from ai_edge_litert.compiled_model import CompiledModel"): COMPILED,
-    ("verify", 'result = jfuse.convert("saved_model", samples='): GUARDED,
+    ("verify", 'inputs = {"ids"'): GUARDED,
 }
 """What a block needs that its page describes in words, by the page and how the block begins."""
 FRAGMENTS: dict[tuple[str, str], str] = {
     ("architecture", "@peephole(lambda x: ops.cast(x))"): "a rule of lowering/peephole, with its tests there",
     ("bench", 'result = jfuse.bench("saved_model/", batch=1)'): "tests/benchmark measures such a folder",
     ("jax", '@jfuse.lowers_jax("mulhi")'): "the head of a rule",
+    ("options", "result = jfuse.convert("): "all kinds of options in one call",
     ("own_rnn", '@tf.function(experimental_implements="acme.ProjectedLstm")'): "a part of examples/own_lstm.py",
     ("pytorch", '@jfuse.lowers_torch("aten.special_bessel_j0")'): "the head of a rule",
     ("scaling", "import jax"): "for a cluster; tests/verification/runners/test_processes.py has two processes",

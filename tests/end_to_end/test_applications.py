@@ -123,6 +123,6 @@ def test_any_batch(model: Any) -> None:
 
 def test_one_image(model: Any) -> None:
     spec = tf.TensorSpec((1, *model.input_shape[1:]), tf.float32)
-    lite = jfuse.convert(model, input_signature=[spec], verify=False)
+    lite = jfuse.convert(model, jfuse.Inputs(input_signature=[spec]), verify=False)
     assert sum(lite.report.operators.values()) <= OFFICIAL[model.application]
     check(lite, model, (1, 1))

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.options import grouped
 from jfuse.running.file_process import CompiledModelProcess
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.targets.compiled_model import why_not_loaded
@@ -27,7 +28,7 @@ ROWS = first_of_each_kind()
 @pytest.mark.parametrize("row", slow_but(lambda row: row.name in QUICK, ROWS), ids=str)
 def test_each_kind_of_recurrence(row: Row, tmp_path: Path) -> None:
     source = row.build(tmp_path)
-    lite = jfuse.convert(source, verify=False, **row.options, target="compiled-model")
+    lite = jfuse.convert(source, verify=False, **grouped(row.options), target="compiled-model")
     assert why_not_loaded(lite.program) == []
     check_invokes(lite, row.draw, row.tolerance or TOLERANCE, reset=row.options.get("state") == "reset", compiled=True)
 
@@ -74,7 +75,7 @@ def test_a_file_for_interpreter_alone_says_so_and_can_be_mended(tmp_path: Path) 
     assert "--target compiled-model" in str(lite.report)
     assert "compiled-model" not in jfuse.check(path).takes_it
     with pytest.raises(jfuse.VerifyFailed, match="CompiledModel does not run the file"):
-        jfuse.verify(path, runtimes=["compiled-model"])
+        jfuse.verify(path, options=jfuse.Verify(runtimes=["compiled-model"]))
     mended = jfuse.convert(path, target="compiled-model")
     assert mended.report.interpreter_only == ""
     assert {"litert", "compiled-model"} <= set(jfuse.check(mended).takes_it)

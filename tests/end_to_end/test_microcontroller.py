@@ -67,7 +67,7 @@ def test_masks_of_which_the_right_end_is_promised() -> None:
     """The LSTM stays one operator; how many steps count is a sum of integers, which tflite-micro does not have."""
     shape = (2, 7, 4)
     model = awake(keras.Sequential([keras.Input(batch_shape=shape), layers.Masking(), layers.LSTM(8)]))
-    lite = jfuse.convert(model, target="tflite-micro", padding="right", verify=False)
+    lite = jfuse.convert(model, target="tflite-micro", forms=jfuse.Forms(padding="right"), verify=False)
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     interpreter = runtime.Interpreter.from_bytes(lite.to_bytes())
     for seed in range(4):
@@ -151,7 +151,7 @@ def test_a_runtime_that_refuses_a_file_says_what_it_lacks(tmp_path: Path) -> Non
     model = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 3)), layers.SimpleRNN(4)]))
     jfuse.convert(model, verify=False).save(tmp_path / "rnn.tflite")
     with pytest.raises(jfuse.VerifyFailed, match="does not run the file") as error:
-        jfuse.verify(tmp_path / "rnn.tflite", runtimes=["tflite-micro"])
+        jfuse.verify(tmp_path / "rnn.tflite", options=jfuse.Verify(runtimes=["tflite-micro"]))
     assert "UNIDIRECTIONAL_SEQUENCE_RNN" in str(error.value)
     found = jfuse.check(tmp_path / "rnn.tflite", "tflite-micro")
     assert not found.runs

@@ -26,7 +26,7 @@ def test_model(name: str) -> None:
 @pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 @pytest.mark.parametrize("kind", ["gru", "gru_reset_before", "masked"])
 def test_recurrent_layers_that_stay_loops(kind: str, library: str) -> None:
-    lite = jfuse.convert(other.recurrent(kind, library), loop="while")
+    lite = jfuse.convert(other.recurrent(kind, library), forms=jfuse.Forms(loop="while"))
     assert lite.report.operators["while"] == 1
     assert lite.report.refused != []
     check_invokes(lite)

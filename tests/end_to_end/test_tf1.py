@@ -44,7 +44,7 @@ def frozen() -> tf1.Graph:
 
 def test_a_file_with_a_frozen_graph(frozen: tf1.Graph, tmp_path: Path) -> None:
     (tmp_path / "model.pb").write_bytes(frozen.graph_def.SerializeToString())
-    lite = jfuse.convert(tmp_path / "model.pb", output_tensors=["y0", "y2:0"])
+    lite = jfuse.convert(tmp_path / "model.pb", jfuse.Inputs(output_tensors=["y0", "y2:0"]))
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     (signature,) = lite.program.signatures
     assert (signature.input_names, signature.output_names) == (("x0",), ("y0", "y2"))
@@ -53,7 +53,7 @@ def test_a_file_with_a_frozen_graph(frozen: tf1.Graph, tmp_path: Path) -> None:
 
 def test_a_graph_between_inner_tensors() -> None:
     source = tf1.frozen(lambda x: tf.tanh(tf.nn.relu(x, name="middle") * 2.0), spec(2, 3))
-    model = jfuse.load(source.graph_def, input_tensors=["middle"], output_tensors=["y0"])
+    model = jfuse.load(source.graph_def, jfuse.Inputs(input_tensors=["middle"], output_tensors=["y0"]))
     assert [e.op.name for e in model.signature().graph.eqns] == ["mul", "tanh"]
 
 
@@ -62,8 +62,8 @@ def test_open_shapes_are_given() -> None:
         x = tf.compat.v1.placeholder(tf.float32, None, name="x")
         tf.identity(tf.reshape(x, [-1, 3]) * 2.0, name="y")
     graph_def = graph.as_graph_def()
-    assert "of unknown rank" in jfuse.load(graph_def, output_tensors=["y"]).report.assumptions[0]
-    model = jfuse.load(graph_def, output_tensors=["y"], input_signature=[spec(2, 6)])
+    assert "of unknown rank" in jfuse.load(graph_def, jfuse.Inputs(output_tensors=["y"])).report.assumptions[0]
+    model = jfuse.load(graph_def, jfuse.Inputs(output_tensors=["y"], input_signature=[spec(2, 6)]))
     assert str(model.signature().graph.outputs[0].type) == "f32[4,3]"
 
 
@@ -98,7 +98,7 @@ def test_results_of_a_frozen_function_are_found(function: Any, names: tuple[str,
     [
         (
             {},
-            "does not say what it computes\n.*output_tensors=.*\n.*nothing reads: y0, y1, y2\n.*output_tensors=.'y0'.,",
+            r"does not say what it computes\n.*output_tensors=.*\n.*nothing reads: y0, y1, y2\n.*=.'y0'.\),",
         ),
         ({"output_tensors": ["z"]}, "no tensor 'z'\n.*placeholders: x0; nodes that nothing reads: y0"),
         (
@@ -111,15 +111,15 @@ def test_results_of_a_frozen_function_are_found(function: Any, names: tuple[str,
 )
 def test_what_a_graph_needs(frozen: tf1.Graph, names: dict[str, Any], message: str) -> None:
     with pytest.raises(ImportFailed, match=message):
-        jfuse.load(frozen.graph_def, **names)
+        jfuse.load(frozen.graph_def, jfuse.Inputs(**names))
 
 
 def test_names_are_for_graphs_only(tmp_path: Path) -> None:
     with pytest.raises(ImportFailed, match="input_tensors= and output_tensors= name tensors of a GraphDef"):
-        jfuse.load(tf.function(lambda x: x + 1.0, input_signature=[spec(2)]), output_tensors=["y"])
+        jfuse.load(tf.function(lambda x: x + 1.0, input_signature=[spec(2)]), jfuse.Inputs(output_tensors=["y"]))
 
 
 def test_a_file_that_is_no_graph(tmp_path: Path) -> None:
     (tmp_path / "model.pb").write_bytes(b"no graph")
     with pytest.raises(ImportFailed, match=r"cannot be read as a GraphDef\n.*\n.*give its folder"):
-        jfuse.load(tmp_path / "model.pb", output_tensors=["y"])
+        jfuse.load(tmp_path / "model.pb", jfuse.Inputs(output_tensors=["y"]))

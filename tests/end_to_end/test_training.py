@@ -44,7 +44,7 @@ def test_weights_learn_in_the_file_as_in_tensorflow() -> None:
     x, y = generator.normal(size=(8, 6, 6, 1)).astype(np.float32), np.arange(8, dtype=np.int32) % 3
     model = Digits()
     samples = {"x": x, "y": y}
-    content = jfuse.convert(model.train.get_concrete_function(), samples=[samples] * 3).to_bytes()
+    content = jfuse.convert(model.train.get_concrete_function(), verify=jfuse.Verify(inputs=[samples] * 3)).to_bytes()
     step = Interpreter(model_content=content).get_signature_runner()
     model = Digits()
     wanted = [float(model.train(x, y)["loss"]) for _ in range(20)]

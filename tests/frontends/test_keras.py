@@ -63,10 +63,10 @@ def test_export_with_a_fixed_batch(tmp_path: Path) -> None:
 
 
 def test_sizes_of_a_model_object_can_be_fixed() -> None:
-    model = jfuse.load(other.sequential(), input_signature=[spec(3, 6)])
+    model = jfuse.load(other.sequential(), jfuse.Inputs(input_signature=[spec(3, 6)]))
     assert model.signature().graph.inputs[0].type.shape == (3, 6)
     with pytest.raises(ImportFailed, match=r"the model has 2 inputs\n.*an input_signature of 1"):
-        jfuse.load(other.two_towers(), input_signature=[spec(3, 6)])
+        jfuse.load(other.two_towers(), jfuse.Inputs(input_signature=[spec(3, 6)]))
 
 
 class Doubling(keras.Model):
@@ -84,14 +84,14 @@ class Failing(keras.Model):
 
 
 def test_a_subclassed_model() -> None:
-    check_model(jfuse.load(Doubling(), input_signature=[spec(None, 3)]))
-    with pytest.raises(ImportFailed, match=r"does not know its inputs\n.*pass input_signature="):
+    check_model(jfuse.load(Doubling(), jfuse.Inputs(input_signature=[spec(None, 3)])))
+    with pytest.raises(ImportFailed, match=r"does not know its inputs\n.*pass inputs=jfuse.Inputs\(input_signature="):
         jfuse.load(Doubling())
 
 
 def test_a_model_that_fails() -> None:
     with pytest.raises(ImportFailed, match=r"could not be traced\n.*the layer's own words"):
-        jfuse.load(Failing(name="failing"), input_signature=[spec(None, 3)])
+        jfuse.load(Failing(name="failing"), jfuse.Inputs(input_signature=[spec(None, 3)]))
 
 
 def test_a_file_of_keras_2_names_the_library_that_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,12 +50,12 @@ def test_signatures_share_their_weights(folder: Path) -> None:
 
 
 def test_chosen_signatures(folder: Path) -> None:
-    assert list(jfuse.load(folder, signatures=["shift"]).signatures) == ["shift"]
+    assert list(jfuse.load(folder, jfuse.Inputs(signatures=["shift"])).signatures) == ["shift"]
 
 
 def test_a_missing_signature(folder: Path) -> None:
     with pytest.raises(ImportFailed, match=r"has no signature 'nope'\n.*'again', 'scale', 'shift'"):
-        jfuse.load(folder, signatures=["nope"])
+        jfuse.load(folder, jfuse.Inputs(signatures=["nope"]))
 
 
 def save_v1(folder: Path, build: Callable[[Any], Any]) -> Path:

@@ -27,7 +27,7 @@ from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.pipeline import SUB_PASSES, alone
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
@@ -35,7 +35,7 @@ from jfuse.tflite.write.file import to_bytes
 from tests.op_cases.case import Case
 
 BATCH = "B"
-_CONTEXT = Context(recurrence=RecurrenceOptions(recover=False), sub=SUB_PASSES)
+_CONTEXT = Context(forms=Forms(recover=False), sub=SUB_PASSES)
 
 
 def on_arrays(case: Case) -> tuple[Any, ...]:

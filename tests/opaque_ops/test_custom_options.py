@@ -77,7 +77,9 @@ CUSTOM = {
 def test_attributes_are_those_of_the_official_converter(op: str) -> None:
     body, of = CUSTOM[op]
     function = tf.function(body, input_signature=[of], autograph=False)
-    assert custom(jfuse.convert(function, custom_ops={op: None}, verify=False).to_bytes()) == custom(official(function))
+    assert custom(
+        jfuse.convert(function, pipeline=jfuse.Pipeline(custom_ops={op: None}), verify=False).to_bytes()
+    ) == custom(official(function))
 
 
 FLEX = {
@@ -91,7 +93,7 @@ FLEX = {
 def test_flex_operators_are_those_of_the_official_converter(op: str) -> None:
     body, of = FLEX[op]
     function = tf.function(body, input_signature=[of], autograph=False)
-    ours = jfuse.convert(function, select_tf_ops=True, verify=False).to_bytes()
+    ours = jfuse.convert(function, pipeline=jfuse.Pipeline(select_tf_ops=True), verify=False).to_bytes()
     ((code, version, operands, options),) = custom(ours)
     ((*theirs, expected),) = custom(official(function, flex=True))
     assert [code, version, operands] == theirs == [f"Flex{op}", 1, operands]

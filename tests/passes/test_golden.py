@@ -22,7 +22,7 @@ from jfuse.kernels import ops
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.recover import recover
-from jfuse.passes.options import RecurrenceOptions, TfOpOptions
+from jfuse.passes.options import Forms, Pipeline
 from jfuse.quantization.recipe import NAMED
 from jfuse.tflite.metadata import DEBUG_METADATA
 from jfuse.tflite.read.file import load_tflite
@@ -195,7 +195,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "compute_in_f32": (in_halves, Context()),
     "fold_selects": (known_choice, Context()),
     "no_lost_ops": (lost_op, Context()),
-    "apply_state_mode": (rnn, Context(recurrence=RecurrenceOptions(state="keep"))),
+    "apply_state_mode": (rnn, Context(forms=Forms(state="keep"))),
     "recover": (lambda: Loop(keras).graph(), Context()),
     "complex_parts": (complex_product, Context()),
     "fuse": (lambda: recover(Loop(keras).graph(), Context()), Context()),
@@ -204,7 +204,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "legalize_dtypes": (without_kernel, Context()),
     "target_composites": (root_mean_square, Context(target=target_named("google-tensor"))),
     "legalize_target": (any_of_rows, Context(target=target_named("tflite-micro"))),
-    "custom_operators": (lost_op, Context(tf_ops=TfOpOptions(select_tf_ops=True))),
+    "custom_operators": (lost_op, Context(pipeline=Pipeline(select_tf_ops=True))),
     "only_operators": (in_double, Context()),
     "place_states": (rnn_operator, Context()),
     "states_on_target": (rnn_operator, Context(target=target_named("litert-gpu"))),

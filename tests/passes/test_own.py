@@ -114,7 +114,7 @@ def squared(match: jfuse.Match, x: Any) -> Any:
 
 def test_a_rule_of_a_pattern_is_applied_tested_and_told(tmp_path: Path) -> None:
     rule = jfuse.rewrites(lambda x: ops.exp(x), default=False)(squared)
-    lite = jfuse.lower(loaded(), passes=[rule], dump_dir=tmp_path)
+    lite = jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[rule], dump_dir=tmp_path))
     assert lite.report.operators["square"] == 1
     (fusion,) = lite.report.fused
     assert (fusion.rule, fusion.becomes, fusion.samples > 50, fusion.unproven) == (
@@ -136,7 +136,7 @@ WRONG = (lambda x: ops.mul(x, np.float32(1.00001)), lambda x: ops.relu(x), lambd
 @pytest.mark.parametrize("replacement", WRONG)
 def test_a_rule_that_computes_something_else_is_refused(replacement: Any) -> None:
     rule = jfuse.rewrites(lambda x: ops.tanh(x), default=False)(lambda match, x: replacement(ops.tanh(x)))
-    lite = jfuse.lower(loaded(), passes=[rule])
+    lite = jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[rule]))
     assert lite.to_bytes() == jfuse.lower(loaded()).to_bytes()
     assert [r.condition for r in lite.report.refused] == ["not_equal"]
     assert lite.report.fused == []
@@ -148,9 +148,9 @@ def test_a_pass_that_computes_something_else_is_an_error(replacement: Any) -> No
         return graph.map(lambda eqn: replacement(ops.tanh(*eqn.inputs)) if eqn.op is ops.tanh else None)
 
     with pytest.raises(jfuse.JfuseError, match=r"(?s)the pass 'wrong' changes what graph .*not_equal"):
-        jfuse.lower(loaded(), passes=[wrong])
+        jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[wrong]))
     meant = local(changes=True)(wrong)
-    lite = jfuse.convert(network, [jnp.zeros((3, 4))], passes=[meant])
+    lite = jfuse.convert(network, [jnp.zeros((3, 4))], pipeline=jfuse.Pipeline(passes=[meant]))
     x = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)
     wanted = np.exp(np.asarray(replacement(np.tanh(x @ WEIGHTS))))
     run = LiteRt(lite.to_bytes()).run("serving_default", {"x": x})
@@ -164,7 +164,7 @@ def test_case_distinctions_are_claimed_as_in_fusions() -> None:
     rule = jfuse.rewrites(lambda x, low: ops.maximum(x, pattern.const(low)), before="fuse", default=False)(
         lambda match, x, low: ops.mul(x, np.float32(1))
     )
-    lite = jfuse.lower(loaded(clipped), passes=[rule])
+    lite = jfuse.lower(loaded(clipped), pipeline=jfuse.Pipeline(passes=[rule]))
     assert [r.condition for r in lite.report.refused] == ["unexplained_switch"]
 
 
@@ -184,7 +184,7 @@ def test_types_and_promises_are_checked_behind_it() -> None:
         return replace(graph, eqns=tuple(bad if e is eqn else e for e in graph.eqns))
 
     with pytest.raises(jfuse.JfuseError, match=r"the pass 'untyped' broke the graph .*results of other types"):
-        jfuse.lower(loaded(), passes=[untyped])
+        jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[untyped]))
 
     def unpromised(graph: ir.Graph) -> ir.Graph:
         (eqn,) = [e for e in graph.eqns if e.op is ops.tanh]
@@ -195,9 +195,9 @@ def test_types_and_promises_are_checked_behind_it() -> None:
         return replace(graph, eqns=tuple(call if e is eqn else e for e in graph.eqns))
 
     with pytest.raises(jfuse.JfuseError, match=r"(?s)broke a promise of a pass before it.*no composites"):
-        jfuse.lower(loaded(), passes=[unpromised])
+        jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[unpromised]))
     with pytest.raises(jfuse.JfuseError, match="gives no Graph"):
-        jfuse.lower(loaded(), passes=[lambda graph: None])
+        jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[lambda graph: None]))
 
 
 def test_an_exception_is_the_users_with_its_traceback() -> None:
@@ -209,7 +209,7 @@ def test_an_exception_is_the_users_with_its_traceback() -> None:
 
     for given in (failing, jfuse.rewrites(lambda x: ops.tanh(x), default=False)(failing_rule)):
         with pytest.raises(ZeroDivisionError, match="of the user") as caught:
-            jfuse.convert(network, [jnp.zeros((3, 4))], passes=[given])
+            jfuse.convert(network, [jnp.zeros((3, 4))], pipeline=jfuse.Pipeline(passes=[given]))
         assert "failing" in traceback.extract_tb(caught.value.__traceback__)[-1].name
 
 
@@ -217,7 +217,10 @@ def test_a_rule_without_end_is_named() -> None:
     rule = jfuse.rewrites(lambda x: ops.tanh(x), default=False)(lambda match, x: ops.tanh(ops.neg(ops.neg(x))))
     with pytest.raises(jfuse.JfuseError, match="finds no end in graph"):
         jfuse.lower(
-            loaded(), passes=[local(changes=True)(kept), replace(rule, comparison=own.PassComparison(changes=True))]
+            loaded(),
+            pipeline=jfuse.Pipeline(
+                passes=[local(changes=True)(kept), replace(rule, comparison=own.PassComparison(changes=True))]
+            ),
         )
 
 
@@ -225,7 +228,7 @@ def test_a_pass_over_the_program_may_change_signatures() -> None:
     def renamed(program: ir.Program) -> ir.Program:
         return replace(program, signatures=tuple(replace(s, output_names=("z",)) for s in program.signatures))
 
-    lite = jfuse.lower(loaded(), passes=[local(on="program")(renamed)])
+    lite = jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[local(on="program")(renamed)]))
     assert lite.signature().output_names == ("z",)
 
     def probed(program: ir.Program) -> ir.Program:
@@ -234,8 +237,8 @@ def test_a_pass_over_the_program_may_change_signatures() -> None:
         return replace(program, signatures=(replace(signature, graph=graph, output_names=("y", "probe")),))
 
     with pytest.raises(jfuse.JfuseError, match="gives signature 'serving_default' other inputs or outputs"):
-        jfuse.lower(loaded(), passes=[local(on="program")(probed)])
-    probing = jfuse.lower(loaded(), passes=[local(on="program", changes=True)(probed)])
+        jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[local(on="program")(probed)]))
+    probing = jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[local(on="program", changes=True)(probed)]))
     x = np.ones((3, 4), np.float32)
     np.testing.assert_allclose(probing(x)["probe"], x @ WEIGHTS, rtol=1e-5)
 
@@ -243,8 +246,8 @@ def test_a_pass_over_the_program_may_change_signatures() -> None:
 def test_quantized_conversions_take_passes() -> None:
     rule = jfuse.rewrites(lambda x: ops.exp(x), default=False)(squared)
     for lite in (
-        jfuse.lower(loaded(), quantize="int8", calibration="random", passes=[rule]),
-        jfuse.quantize(loaded(), "int8", "random", passes=[rule], verify=False),
+        jfuse.lower(loaded(), quantize="int8", calibration="random", pipeline=jfuse.Pipeline(passes=[rule])),
+        jfuse.quantize(loaded(), "int8", "random", pipeline=jfuse.Pipeline(passes=[rule]), verify=False),
     ):
         assert [f.rule for f in lite.report.fused] == ["squared"]
 

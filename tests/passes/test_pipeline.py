@@ -24,7 +24,7 @@ from jfuse.kernels.control import composite, scan, while_
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.pipeline import PIPELINE, Stage, run_pipeline
 from jfuse.passes.promises import NO_COMPOSITES, NO_SCANS, NOTHING_DEAD, ONLY_BUILTINS, RESULTS_APART, Promise
 from tests import cells
@@ -91,7 +91,7 @@ def small() -> Graph:
 
 
 def context() -> Context:
-    return Context(rules=default_rules(), recurrence=RecurrenceOptions(loop="while"))
+    return Context(rules=default_rules(), forms=Forms(loop="while"))
 
 
 def last_h(x: np.ndarray, activation: Callable[[Any], Any]) -> np.ndarray:
@@ -158,14 +158,14 @@ def test_a_pass_that_breaks_a_graph_is_named_with_those_before_it() -> None:
 
 
 def refusing(graph: Graph, ctx: Context, states: int) -> object:
-    return "this one" if ctx.recurrence.loop == "while" else None
+    return "this one" if ctx.forms.loop == "while" else None
 
 
 def test_what_a_pass_promises_is_checked_after_it() -> None:
     step = Stage(kept, Promise("nothing is left to do", refusing))
     run_pipeline(program(small()), Context(), (step,))
     with pytest.raises(JfuseError, match=r"the pass 'kept' broke its promise \(passes before it: kept\)") as error:
-        run_pipeline(program(small()), Context(recurrence=RecurrenceOptions(loop="while")), (kept, step))
+        run_pipeline(program(small()), Context(forms=Forms(loop="while")), (kept, step))
     assert (error.value.expected, error.value.found) == ("nothing is left to do", "this one")
 
 

@@ -44,7 +44,9 @@ def test_a_network_with_recurrent_layers() -> None:
     outputs = [x := keras.Input((9, 6, 1)), x := layers.Conv2D(3, 3, activation="relu")(x)]
     outputs += [x := hidden(layers.Reshape((7, 12))(x)), layers.GRU(4, return_sequences=True)(x)]
     model = awake(keras.Model(outputs[0], outputs[1:]))
-    program = jfuse.convert(keras.Model(model.input, outputs[-1]), verify=False, loop="while").program
+    program = jfuse.convert(
+        keras.Model(model.input, outputs[-1]), verify=False, forms=jfuse.Forms(loop="while")
+    ).program
     x = RNG.standard_normal((37, 9, 6, 1)).astype(np.float32)
     conv, lstm, gru = model(x)
     observed = every_value(program)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jfuse
-from jfuse.api import convert as api_convert
+from jfuse.api import verify as api_verify
 from jfuse.base.errors import VerifyFailed
 from jfuse.cli import app as cli
 from jfuse.records.verification import Verification
@@ -84,7 +84,7 @@ def test_the_page_shows_both_graphs_with_errors(reports: Path, browser: Browser)
 
 def test_model_explorer_has_every_operator(reports: Path) -> None:
     model = jfuse.load(reports / "m.tflite")
-    found = jfuse.verify(model, calls=1, equations=True)
+    found = jfuse.verify(model, options=jfuse.Verify(calls=1, each_equation=True))
     file = write_model_explorer(found, model, reports / "nodes.json")
     ((graph, data),) = json.loads(file.read_text(encoding="ascii")).items()
     assert graph == model.signature().graph.name
@@ -101,7 +101,7 @@ def test_where_outputs_differ_the_reports_are_written_and_the_file_is_not(
         failed.verification = Verification("a", "b", [difference(0.5)], after=jfuse.load(saved_model).program)
         raise failed
 
-    monkeypatch.setattr(api_convert, "verify_sides", differs)
+    monkeypatch.setattr(api_verify, "verify_sides", differs)
     words = ["convert", saved_model, "-o", tmp_path / "m.tflite", "--json", tmp_path / "m.json"]
     done = CliRunner().invoke(cli.app, [str(word) for word in (*words, "--html", tmp_path / "m.html")])
     assert done.exit_code == 1
@@ -128,7 +128,7 @@ def test_a_quantized_model_is_reported_with_its_noise_and_the_time_of_the_compar
 
 
 def test_a_conversion_keeps_what_it_compared(saved_model: Path) -> None:
-    result = jfuse.convert(saved_model, equations=True)
+    result = jfuse.convert(saved_model, verify=jfuse.Verify(each_equation=True))
     assert result.verification is not None
     assert result.verification.differences == result.report.differences
     assert {e.pair for e in result.verification.equations}, "the error along the graph"

@@ -58,7 +58,7 @@ def test_floats() -> None:
 def test_integers(recipe: str) -> None:
     """In every bit."""
     how = jfuse.Recipe.named(recipe, outputs="int16" if recipe == "int16x8" else recipe)
-    model = jfuse.convert(network(), quantize=how, calibration=SAMPLES, verify=False, prefer="fused")
+    model = jfuse.convert(network(), quantize=how, calibration=SAMPLES, verify=False, forms=jfuse.Forms(prefer="fused"))
     there, xla = answers(model.rounded_as("arm64"))
     np.testing.assert_array_equal(there, xla)
 
@@ -81,7 +81,7 @@ def test_rows_of_16_bits_without_a_bias_round_otherwise() -> None:
 def test_verification_there(recipe: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     jfuse.convert(network(), quantize=recipe, calibration=SAMPLES if recipe else None, verify=False).save(path)
-    found = jfuse.verify(path, device=emulated.command(CPU), edges="none", limits=LIMITS)
+    found = jfuse.verify(path, options=jfuse.Verify(device=emulated.command(CPU)), edges="none", limits=LIMITS)
     (there,) = (d for d in found.differences if " on " in d.pair)
     assert there.error <= (1e-6 if recipe is None else 0.0)
     assert "aarch64" in found.backend

@@ -199,14 +199,14 @@ def small_file(folder: Path) -> Path:
 
 def test_verification_runs_the_file_there(tmp_path: Path) -> None:
     file, name = small_file(tmp_path), platform.node()
-    found = jfuse.verify(file, device=PYTHON, edges="none", runtimes=["compiled-model"])
+    found = jfuse.verify(file, options=jfuse.Verify(device=PYTHON, runtimes=["compiled-model"]), edges="none")
     pairs = {d.pair: d.samples for d in found.differences}
     assert pairs.keys() == {f"xla/{n}".lower() for n in ("LiteRT", "CompiledModel", *_on(name))}
     assert len(set(pairs.values())) == 1
     assert f"LiteRT on {name} (" in found.backend
     model = keras.Sequential([keras.Input(batch_shape=(1, 4)), keras.layers.Dense(2)])
     with pytest.raises(JfuseError, match="there is no file for the device"):
-        jfuse.verify(model, model, device=PYTHON)
+        jfuse.verify(model, model, jfuse.Verify(device=PYTHON))
 
 
 def _on(name: str) -> tuple[str, str]:
@@ -221,7 +221,7 @@ _WRONG = (
 
 def test_a_device_that_answers_otherwise_is_found(tmp_path: Path) -> None:
     with pytest.raises(jfuse.VerifyFailed, match=f"litert on {platform.node()}") as error:
-        jfuse.verify(small_file(tmp_path), device=changed(tmp_path, _WRONG), edges="none")
+        jfuse.verify(small_file(tmp_path), options=jfuse.Verify(device=changed(tmp_path, _WRONG)), edges="none")
     failed = {d.pair for d in error.value.verification.differences if d.error > d.tolerance}
     assert failed == {f"xla/litert on {platform.node()}".lower()}
 
@@ -261,7 +261,7 @@ def tuned_there(folder: Path, device: str) -> None:
 
 
 def verified_there(folder: Path, device: str) -> None:
-    jfuse.verify(small_file(folder), device=device, edges="none")
+    jfuse.verify(small_file(folder), options=jfuse.Verify(device=device), edges="none")
 
 
 @pytest.mark.parametrize("command", [verified_there, tuned_there])

@@ -12,6 +12,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 import jfuse
 from bench.runtimes import emulated
 from jfuse.base.errors import JfuseError, VerifyFailed
+from jfuse.base.options import grouped
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import ROUNDINGS
@@ -40,7 +41,7 @@ def recurrent(x: Any) -> Any:
 
 def in_integers(net: Callable[[Any], Any], recipe: Any = "int8", **options: Any) -> Model:
     chosen = {"prefer": "fused", **options}  # the operators as they are
-    return jfuse.quantize(Model(program_of(net, X)), recipe, SAMPLES, verify=False, **chosen)
+    return jfuse.quantize(Model(program_of(net, X)), recipe, SAMPLES, verify=False, **grouped(chosen))
 
 
 def in_litert(data: bytes, resolver: OpResolverType, x: np.ndarray) -> np.ndarray:
@@ -98,7 +99,7 @@ def test_a_file_for_tflite_micro_alone_runs_as_there() -> None:
 def test_verification_in_tflite_micro_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
     data = in_integers(recurrent).to_bytes()
-    found = {d.pair: d.error for d in jfuse.verify(data, runtimes=["tflite-micro"]).differences}
+    found = {d.pair: d.error for d in jfuse.verify(data, options=jfuse.Verify(runtimes=["tflite-micro"])).differences}
     assert found == {"xla/litert": 0.0, "xla/tflite-micro": 0.0}
 
     def off_by_a_step(
@@ -111,7 +112,7 @@ def test_verification_in_tflite_micro_is_exact(monkeypatch: pytest.MonkeyPatch) 
     run = MicroInterpreter.run
     monkeypatch.setattr(MicroInterpreter, "run", off_by_a_step)
     with pytest.raises(VerifyFailed, match=r"differs \(xla/tflite-micro\)"):
-        jfuse.verify(data, runtimes=["tflite-micro"])
+        jfuse.verify(data, options=jfuse.Verify(runtimes=["tflite-micro"]))
 
 
 def test_what_no_body_rounds_so_is_named() -> None:

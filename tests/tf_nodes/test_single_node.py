@@ -138,7 +138,7 @@ def test_what_follows_an_open_size_goes_on() -> None:
         return tf.math.special.dawsn(x) @ weights + x[:, :2]
 
     function = tf.function(call, input_signature=[tf.TensorSpec([None, 3], tf.float32)], autograph=False)
-    result = jfuse.convert(function, select_tf_ops=True)
+    result = jfuse.convert(function, pipeline=jfuse.Pipeline(select_tf_ops=True))
     assert result.report.assumptions == []
     assert "shape" not in result.report.operators
     assert str(result.signature().graph.outputs[0].type) == "f32[B,2]"

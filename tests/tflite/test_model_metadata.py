@@ -105,7 +105,7 @@ def test_every_field_is_where_the_schema_has_it(files: Path) -> None:
         outputs={"scores": jfuse.TensorMetadata(labels=files / "labels.txt")},
         files=[files / "LICENSE"],
     )
-    model = jfuse.convert(two, SPECS, metadata=metadata)
+    model = jfuse.convert(two, SPECS).with_metadata(metadata)
     data = model.to_bytes()
     root = entry(data)
     assert [root.text(slot) for slot in (0, 1, 2, 4, 5, 7)] == [
@@ -135,11 +135,13 @@ def test_every_field_is_where_the_schema_has_it(files: Path) -> None:
     archive = zipfile.ZipFile(io.BytesIO(data))
     assert sorted(archive.namelist()) == ["LICENSE", "labels.txt", "words.txt"]
     assert archive.read("labels.txt") == b"cat\ndog\ncow\n"
-    assert data == jfuse.convert(two, SPECS, metadata=metadata, verify=False).to_bytes()
+    assert data == jfuse.convert(two, SPECS, verify=False).with_metadata(metadata).to_bytes()
 
 
 def test_the_file_still_runs_and_keeps_its_entry(files: Path) -> None:
-    model = jfuse.convert(two, SPECS, verify=False, metadata={"outputs": {"scores": {"labels": files / "labels.txt"}}})
+    model = jfuse.convert(two, SPECS, verify=False).with_metadata(
+        {"outputs": {"scores": {"labels": files / "labels.txt"}}}
+    )
     path = model.save(files / "m.tflite")
     runner = Interpreter(model_path=str(path)).get_signature_runner()
     x = np.eye(2, 3, dtype=np.float32)
@@ -165,7 +167,7 @@ def test_the_file_still_runs_and_keeps_its_entry(files: Path) -> None:
 )
 def test_what_is_wrong_is_told(metadata: Any, message: str) -> None:
     with pytest.raises(JfuseError, match=message):
-        jfuse.convert(two, SPECS, verify=False, metadata=metadata)
+        jfuse.convert(two, SPECS, verify=False).with_metadata(metadata)
 
 
 def test_two_files_of_one_name_are_refused(files: Path) -> None:
@@ -173,7 +175,7 @@ def test_two_files_of_one_name_are_refused(files: Path) -> None:
     (files / "other" / "labels.txt").write_text("else")
     given = {"files": [files / "labels.txt", files / "other" / "labels.txt"]}
     with pytest.raises(JfuseError, match="two associated files have one name"):
-        jfuse.convert(two, SPECS, verify=False, metadata=given)
+        jfuse.convert(two, SPECS, verify=False).with_metadata(given)
 
 
 def test_from_the_command_line(files: Path) -> None:

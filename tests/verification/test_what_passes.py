@@ -14,7 +14,7 @@ import tensorflow as tf
 import jfuse
 from jfuse.api.sides import sides_of
 from jfuse.base.errors import JfuseError
-from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
+from jfuse.verification.options import Verify
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.subject import Arrays, Calls
 from jfuse.verification.verify import verify_sides
@@ -51,8 +51,9 @@ def test_a_state_on_one_side_differs(first: str, second: str, swapped: bool) -> 
     counter = Counter()
     keeps, plain = counter.__call__, function(lambda x: x + 0.0)
     sides = [file(keeps) if first == "file" else keeps, file(plain) if second == "file" else plain]
+    a, b = sides[::-1] if swapped else sides
     with pytest.raises(jfuse.VerifyFailed, match=r"kept between calls by .* alone, not by .*: 'count'"):
-        jfuse.verify(*(sides[::-1] if swapped else sides), edges="none")
+        jfuse.verify(a, b, edges="none")
 
 
 def test_a_state_on_one_side_that_changes_nothing_is_noted() -> None:
@@ -97,7 +98,7 @@ def test_a_file_without_arrays_and_no_samples_are_errors(tmp_path: Path) -> None
     given: list[Any] = [str(tmp_path / "none.npz"), []]
     for inputs in given:
         with pytest.raises(JfuseError, match="compare nothing"):
-            jfuse.convert(function(lambda x: x), samples=inputs)
+            jfuse.convert(function(lambda x: x), verify=jfuse.Verify(inputs=inputs))
 
 
 def test_empty_rows_beside_others_are_compared() -> None:
@@ -126,7 +127,7 @@ def test_one_call_is_longer(axis: int, limit: int) -> None:
     spec = tf.TensorSpec([None, None, 3], tf.float32, name="x")
     other = function(lambda x: tf.where(tf.shape(x)[axis] > limit, -x, x), spec)
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        jfuse.verify(function(lambda x: x, spec), other, edges="none", shrink=0)
+        jfuse.verify(function(lambda x: x, spec), other, jfuse.Verify(shrink=0), edges="none")
 
 
 def test_a_table_that_ends_before_the_longer_call_is_no_difference() -> None:
@@ -150,7 +151,7 @@ INTEGERS: dict[str, tuple[Any, Any, Any]] = {
 def test_integers_are_drawn_over_their_type(dtype: Any, one: Any, other: Any) -> None:
     spec = tf.TensorSpec([None, 8], dtype, name="i")
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        jfuse.verify(function(one, spec), function(other, spec), edges="none", shrink=0)
+        jfuse.verify(function(one, spec), function(other, spec), jfuse.Verify(shrink=0), edges="none")
 
 
 class _WrongAfterOtherSizes:
@@ -179,11 +180,11 @@ def test_all_calls_that_a_fault_needs_are_saved(tmp_path: Path) -> None:
     right = sides.subjects[1]
     assert isinstance(right, InLiteRt)
     sides = replace(sides, subjects=(sides.subjects[0], _Wrong(right.data, right.program)))
-    sampling = SamplingOptions(edges="none")
+    options = Verify(edges="none")
     with pytest.raises(jfuse.VerifyFailed, match="tensorflow/litert") as failed:
-        verify_sides(sides, VerifyOptions(sampling, FindingOptions(tmp_path)))
+        verify_sides(sides, replace(options, save_failing=tmp_path))
     found = failed.value.verification
     assert found is not None
     assert len({len(inputs["x"]) for _, inputs in found.inputs}) == 2
     with pytest.raises(jfuse.VerifyFailed, match="tensorflow/litert"):
-        verify_sides(sides, VerifyOptions(replace(sampling, inputs=found.failing)))
+        verify_sides(sides, replace(options, inputs=found.failing))

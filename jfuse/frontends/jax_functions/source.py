@@ -28,7 +28,7 @@ from jfuse.frontends.jaxprs.walker import JaxWalker, without_rule
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.nan_weights import NanWeights, address
 from jfuse.frontends.pytorch import is_torch_module
-from jfuse.frontends.selection import Selection
+from jfuse.frontends.selection import Inputs
 from jfuse.frontends.tensorflow.callable import has_functions, is_concrete, is_traceable
 from jfuse.ir.dims import Dim, SymbolNames, is_known, symbol, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
@@ -153,7 +153,7 @@ def jaxpr_signature(key: str, closed: ClosedJaxpr) -> JaxSignature:
     return JaxSignature(key, jaxpr_as_fun(closed), inputs, structure)
 
 
-def is_jax_source(source: Any, selection: Selection) -> bool:
+def is_jax_source(source: Any, selection: Inputs) -> bool:
     """Whether this is a function of jax arrays, a jaxpr, or a mapping of functions, with specs."""
     if isinstance(source, Mapping):
         return bool(source) and all(is_jax_function(f) or is_exported(f) for f in source.values())
@@ -168,11 +168,11 @@ def is_jax_function(source: Any) -> bool:
     return callable(source) and not any(test(source) for test in is_known) and not isinstance(source, type)
 
 
-def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
+def jax_signatures(source: Any, selection: Inputs) -> list[JaxSignature]:
     """The signatures of a function, or of a mapping of functions by key, for the selection's specs and params."""
     specs = selection.specs
     if selection.shapes or selection.batch is not None:
-        raise ImportFailed("shapes= and batch= are of other sources", remedy="state the sizes in specs=")
+        raise ImportFailed("shapes= and batch= are of other sources", remedy="state the sizes in the specs")
     parts = source if isinstance(source, Mapping) else {DEFAULT_KEY: source}
     missing = [key for key in selection.signatures or () if key not in parts]
     if missing:
@@ -196,7 +196,7 @@ def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
     return _of_functions(chosen, specs, selection)
 
 
-def _of_functions(functions: Mapping[str, Any], specs: Mapping[str, Any], selection: Selection) -> list[JaxSignature]:
+def _of_functions(functions: Mapping[str, Any], specs: Mapping[str, Any], selection: Inputs) -> list[JaxSignature]:
     """A signature for each function, which share the arrays that any of them writes."""
     holders = {key: with_arrays(f, selection.params, selection.mutable) for key, f in functions.items()}
     signatures: list[JaxSignature] = []

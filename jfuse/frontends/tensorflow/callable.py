@@ -51,7 +51,7 @@ def functions_of(source: object, input_signature: Sequence[Any] | None) -> dict[
         raise ImportFailed(
             f"no tf.function of this {type(source).__name__} has an input signature",
             found=", ".join(held),
-            remedy="pass input_signature=[tf.TensorSpec(…), …] for __call__, or the tf.functions that are meant",
+            remedy="pass inputs=jfuse.Inputs(input_signature=[tf.TensorSpec(…), …]) for __call__, or the tf.functions",
         )
     return {DEFAULT_KEY if name == "__call__" or len(chosen) == 1 else name: getattr(source, name) for name in chosen}
 
@@ -153,7 +153,7 @@ def _traced(source: Any, input_signature: Sequence[Any] | None) -> Any:
         raise ImportFailed(
             "the tf.function could not be traced",
             found=reason_of(error),
-            remedy="pass input_signature=[tf.TensorSpec(…), …], or a concrete function",
+            remedy="pass inputs=jfuse.Inputs(input_signature=[tf.TensorSpec(…), …]), or a concrete function",
         ) from error
 
 

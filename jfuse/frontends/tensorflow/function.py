@@ -150,14 +150,15 @@ def _input(
         if not ranks:
             ranks = [least_rank(function.library, function.nodes, argument.name)]
             assumed.append(
-                f'the input {name!r}, of unknown rank, has {ranks[0]}; shapes={{"{name}": (…)}} states another'
+                f"the input {name!r}, of unknown rank, has {ranks[0]}; "
+                f'jfuse.Inputs(shapes={{"{name}": (…)}}) states another'
             )
         if len(ranks) != 1:
             raise ImportFailed(
                 f"the input {name!r} has no known rank",
                 expected="a rank, or operators that take one rank alone",
                 found=f"operators that take ranks {', '.join(map(str, ranks))}",
-                remedy=f'shapes={{"{name}": (…)}} states its shape',
+                remedy=f'inputs=jfuse.Inputs(shapes={{"{name}": (…)}}) states its shape',
             )
         shape = shapes.of(name, (None,) * ranks[0])
         assert shape is not None

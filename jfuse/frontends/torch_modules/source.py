@@ -15,7 +15,7 @@ from jfuse.frontends.argument_names import named_leaves
 from jfuse.frontends.imported_functions import ImportedFunctions, explicit_states
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.pytorch import is_exported_program
-from jfuse.frontends.selection import Selection
+from jfuse.frontends.selection import Inputs
 from jfuse.frontends.torch_modules.buffers import (
     WrittenBuffer,
     buffers_of,
@@ -101,17 +101,14 @@ def _value(leaf: Any) -> np.ndarray:
     return array_of(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
 
 
-def import_modules(
-    source: Any, selection: Selection, rules: Mapping[str, TorchRule], *, unsafe: bool = False
-) -> ImportedFunctions:
+def import_modules(source: Any, selection: Inputs, rules: Mapping[str, TorchRule]) -> ImportedFunctions:
     """The signatures of a module, of a mapping of modules by key with a mapping of specs, or of a `.pt2` file.
 
-    unsafe: let a file run code of its own.
     Raises ImportFailed where torch.export fails, LowerError where operators have no TFLite spelling.
     """
     if selection.shapes or selection.batch is not None or selection.params is not None:
-        raise ImportFailed("shapes=, batch= and params= are of other sources", remedy="state the sizes in specs=")
-    parts = _parts(source, selection, unsafe)
+        raise ImportFailed("shapes=, batch= and params= are of other sources", remedy="state the sizes in the specs")
+    parts = _parts(source, selection)
     missing = [key for key in selection.signatures or () if key not in parts]
     if missing:
         raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {list(parts)}")
@@ -130,7 +127,7 @@ def import_modules(
     return ImportedFunctions(program, functions, (*notes, *nans.notes()), explicit_states(buffers))
 
 
-def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[Any, Any]]:
+def _parts(source: Any, selection: Inputs) -> dict[str, tuple[Any, Any]]:
     """Modules or exported programs with their specs, by key."""
     specs = selection.specs
     if isinstance(source, str | Path):
@@ -140,7 +137,7 @@ def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[A
             )
         if not Path(source).is_file():
             raise ImportFailed(f"{source} does not exist")
-        return {DEFAULT_KEY: (read_program(Path(source), unsafe=unsafe), specs)}
+        return {DEFAULT_KEY: (read_program(Path(source), unsafe=selection.unsafe), specs)}
     if not isinstance(source, Mapping):
         return {DEFAULT_KEY: (source, specs)}
     if not isinstance(specs, Mapping) or set(specs) != set(source):
@@ -171,7 +168,7 @@ def _exported(source: Any, specs: Any, dynamic_shapes: Any, rules: Mapping[str, 
     else:
         if specs is None:
             raise ImportFailed(
-                "the inputs of the module are unknown", remedy="specs=[torch.zeros(…), …], or shapes and dtypes"
+                "the inputs of the module are unknown", remedy="inputs=[torch.zeros(…), …], or shapes and dtypes"
             )
         (program, size_names), function = exported_for(source, specs, dynamic_shapes), source
     plain = functional(program, lambda operator: is_spelled(str(operator), rules))

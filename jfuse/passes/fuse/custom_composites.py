@@ -64,7 +64,7 @@ class _Kernel:
                 where=str(eqn.source),
                 expected=self.attributes,
                 found=dict(attributes),
-                remedy=f'give the options as bytes: custom_ops={{"{name}": b"…"}}',
+                remedy=f'give the options as bytes: pipeline=jfuse.Pipeline(custom_ops={{"{name}": b"…"}})',
             ) from error
         operands, results = [type_of(a) for a in eqn.inputs], [out.type for out in eqn.outputs]
         if not self.fits(operands, results, attributes):
@@ -73,7 +73,8 @@ class _Kernel:
                 where=str(eqn.source),
                 expected=self.signature,
                 found=f"{', '.join(map(str, operands))} -> {', '.join(map(str, results))}",
-                remedy=f'fix the function, or give the options as bytes: custom_ops={{"{name}": b"…"}}',
+                remedy="fix the function, or give the options as bytes: "
+                f'pipeline=jfuse.Pipeline(custom_ops={{"{name}": b"…"}})',
             )
         return options
 

@@ -107,8 +107,8 @@ def _resolved(graph: Graph, ctx: Context, enclosure: _Enclosure, sizes: dict[str
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         if eqn.op is not composite:
             return None
-        if eqn.params["name"] in ctx.tf_ops.custom_ops:
-            return as_custom(eqn, ctx.tf_ops.custom_ops[eqn.params["name"]])
+        if eqn.params["name"] in ctx.pipeline.custom_ops:
+            return as_custom(eqn, ctx.pipeline.custom_options(eqn.params["name"]))
         if eqn.params["name"] in ctx.target.composites and ctx.recipe is None:
             return as_target_composite(eqn, _fuse(eqn.bodies[0], ctx, enclosure))
         rule = ctx.rules.fuses.get(eqn.params["name"])
@@ -144,7 +144,8 @@ def _refuse_stub(eqn: Eqn) -> None:
         where=str(eqn.source) or None,
         expected="a rule, a custom operator, or a body that computes something of its arguments",
         found="results that no argument changes",
-        remedy=f'custom_ops={{"{name}": None}} for a kernel of your own, or a rule with @jfuse.fuses("{name}")',
+        remedy=f'pipeline=jfuse.Pipeline(custom_ops=["{name}"]) for a kernel of your own, or a rule with '
+        f'@jfuse.fuses("{name}")',
     )
 
 
@@ -200,18 +201,18 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, encl
     )
     lacking = [why for e in replacement.eqns if keeps_state(e) and (why := why_no_state_tensor(e, ctx)) is not None]
     need(not lacking, "target", want=f"operators that a file for {ctx.target.name} may hold", got="; ".join(lacking))
-    form = ctx.recurrence.forms.get(str(eqn.source)) if is_recurrence else None
+    form = ctx.forms.by_source.get(str(eqn.source)) if is_recurrence else None
     need(form in (None, FUSED), "another_form", want="the form that was asked for", got=form)
     asked_for = {prefer: is_asked_for(eqn.params["name"], rule, ctx, prefer) for prefer in PREFERENCES}
-    is_judged = not asked_for[ctx.recurrence.prefer] and form != FUSED
+    is_judged = not asked_for[ctx.forms.prefer] and form != FUSED
     costs = None
     if is_judged or is_recurrence:
         costs = _costs(eqn, replacement, returned, is_read, ctx)
     if costs is not None and is_judged:
-        costs.need_worth(ctx.recurrence.prefer)
+        costs.need_worth(ctx.forms.prefer)
     proof, unproven = _proof_or_trust(eqn, rule, is_read, replacement, returned, masks)
     stopped = proof.verdict.stopped or unproven
-    needs_proof = ctx.recurrence.require == "proven"
+    needs_proof = ctx.forms.require == "proven"
     need(not (needs_proof and stopped), "only_tested", want="a proof for all inputs", got=stopped)
     if sizes:
         raise _SizesFound(sizes)

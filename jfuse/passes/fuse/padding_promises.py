@@ -37,12 +37,12 @@ class Masks:
         made = producers(self.eqns)
         padding = padding_of(self.atoms[place], axis, made)
         side = padding.side
-        if side is None and self.ctx.recurrence.padding is not None and self.inputs is not None:
+        if side is None and self.ctx.forms.padding is not None and self.inputs is not None:
             in_numbers = DType.bool not in (self.atoms[place].type.dtype, padding.root.type.dtype)
             if in_numbers and padding.root not in self.inputs:
                 return None  # what a model computes may be any number: the weights of an attention, for one
-            side = padding.promised(self.ctx.recurrence.padding, counts)
-            promise = self._promise(padding, counts, self.ctx.recurrence.padding, self.inputs)
+            side = padding.promised(self.ctx.forms.padding, counts)
+            promise = self._promise(padding, counts, self.ctx.forms.padding, self.inputs)
             self._promises.append(replace(promise, in_numbers=in_numbers))
         if side is not None:
             self.asked[place] = Padded(axis, side)

@@ -83,7 +83,7 @@ class Costs:
         ):
             return None
         lowered = (ctx.sub.as_lowered(graph, ctx, True) for graph in (body, replacement))
-        return cls(*(Cost.of(graph, ctx.recurrence.machine) for graph in lowered))
+        return cls(*(Cost.of(graph, ctx.forms.machine) for graph in lowered))
 
     def need_worth(self, prefer: str) -> None:
         """Refuse a fusion that costs more than plain ops in one of the measures, with both numbers."""

@@ -36,7 +36,7 @@ def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
     In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule. Single
     steps, whose states are inputs and results of the graph, are loops of one step, where `single_steps` are wanted.
     """
-    if not ctx.recurrence.recover:
+    if not ctx.forms.recover:
         return graph
     graph = _recover(eliminate_dead_code(graph), ctx)
     if single_steps:

@@ -53,7 +53,7 @@ def in_cells_of_target(graph: Graph, ctx: Context) -> Graph:
 
 def why_no_state_tensor(eqn: Eqn, ctx: Context) -> str | None:
     """Explain why an op with states cannot be in the file; None where it can, or another spelling keeps its states."""
-    if ctx.recurrence.state == "io":
+    if ctx.forms.mode == "io":
         return f"{eqn.op.builtin}, whose states are in variable tensors"
     return None if not ctx.target.compiled_model and spellings_of(eqn.op.builtin) else ctx.target.why_another_form(eqn)
 

@@ -21,8 +21,9 @@ from jfuse.tflite.schema import BUILTIN_CODES
 from jfuse.tflite.targets.target import Target
 
 _NO_RULE = (
-    '@jfuse.lowers("{op}") (a rule: how to spell it in TFLite ops), select_tf_ops=True (Flex operators) or '
-    'custom_ops={{"{op}": None}} (a kernel of your own); docs/unsupported.md says what each costs'
+    '@jfuse.lowers("{op}") (a rule: how to spell it in TFLite ops), '
+    "pipeline=jfuse.Pipeline(select_tf_ops=True) (Flex operators) or "
+    'pipeline=jfuse.Pipeline(custom_ops=["{op}"]) (a kernel of your own); docs/unsupported.md says what each costs'
 )
 _NOT_PROVEN = (
     "trust=True on {rule}, which was not used for {name!r} at {source}: what it replaces holds such an op, so that "
@@ -98,7 +99,7 @@ def no_lost_ops(program: Program, ctx: Context) -> Program:
     Those in the body of a composite that has a rule, or is to be a custom operator, may go with it; those that nobody
     reads are dropped.
     """
-    taken = {*ctx.rules.fuses, *ctx.tf_ops.custom_ops}
+    taken = {*ctx.rules.fuses, *ctx.pipeline.custom_ops}
     eqns = (e for graph in program.graphs() for e in _staying(eliminate_dead_code(graph), taken))
     _refuse([e for e in eqns if e.op.tf_name is not None and not is_let_in(e, ctx)], ctx.variables)
     return program

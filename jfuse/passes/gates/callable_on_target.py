@@ -51,7 +51,7 @@ def _several(signatures: tuple[Signature, ...], ctx: Context) -> list[tuple[str,
     if not ctx.target.single or len(signatures) == 1:
         return []
     keys = ", ".join(s.key for s in signatures)
-    remedy = f"convert one of them: signatures=[{signatures[0].key!r}] (--signature {signatures[0].key})"
+    remedy = f"convert one of them: inputs=jfuse.Inputs(signatures=[{signatures[0].key!r}])"
     return [("runs files with one signature", "one function", f"several signatures: {keys}", remedy)]
 
 

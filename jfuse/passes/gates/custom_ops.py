@@ -28,7 +28,7 @@ _CUSTOM_COST = "needs a kernel of this name registered with the runtime, and cut
 
 def custom_operators(program: Program, ctx: Context) -> Program:
     """The program with a custom operator for each opaque op that `select_tf_ops` or `custom_ops` lets into the file."""
-    if ctx.tf_ops.select_tf_ops or ctx.tf_ops.custom_ops:
+    if ctx.pipeline.select_tf_ops or ctx.pipeline.custom_ops:
         program = program.with_graphs(lambda graph: _with_custom(graph, ctx))
     ctx.report.custom = list(_told(program.graphs()))
     return program
@@ -38,7 +38,7 @@ def is_let_in(eqn: Eqn, ctx: Context) -> bool:
     """Whether the user lets an opaque op into the file: one that can be taken out of its graph."""
     if eqn.op.tf_name is None or not eqn.op.node:
         return False
-    return ctx.tf_ops.lets_in(eqn.op.tf_name)
+    return ctx.pipeline.lets_in(eqn.op.tf_name)
 
 
 def _with_custom(graph: Graph, ctx: Context) -> Graph:
@@ -49,10 +49,9 @@ def _with_custom(graph: Graph, ctx: Context) -> Graph:
 
 
 def _as_custom(eqn: Eqn, op: TfOp, ctx: Context) -> Sequence[Var]:
-    custom_ops = ctx.tf_ops.custom_ops
-    if op.tf_name in custom_ops:
+    if op.tf_name in ctx.pipeline.custom_ops:
         node = partial(attributes_of, op.node), partial(written_attributes, op.node)
-        code, options = op.tf_name, given_options(op.tf_name, custom_ops[op.tf_name], *node)
+        code, options = op.tf_name, given_options(op.tf_name, ctx.pipeline.custom_options(op.tf_name), *node)
     else:
         code, options = FLEX + op.tf_name, flex_options(op.tf_name, op.node)
     types = tuple(out.type for out in eqn.outputs)

@@ -32,10 +32,11 @@ def compute_in_f32(program: Program, ctx: Context) -> Program:
     Inputs and outputs keep their types, with a CAST, where the target has one and the recipe wants no integers there.
     """
     types = sorted({a.type.dtype.value for g in program.graphs() for a in _atoms(g) if a.type.dtype in NARROW})
-    if ctx.precision == "source" or not types:
+    if ctx.forms.precision == "source" or not types:
         return program
-    _tell(ctx, f'what the source computes in {", ".join(types)} is computed in f32; precision="source" keeps its types')
-    return in_f32(program, partial(_keeps_type, ctx), frozenset(ctx.tf_ops.custom_ops))
+    kept = 'jfuse.Forms(precision="source") keeps its types'
+    _tell(ctx, f"what the source computes in {', '.join(types)} is computed in f32; {kept}")
+    return in_f32(program, partial(_keeps_type, ctx), frozenset(ctx.pipeline.custom_ops))
 
 
 def in_f32(program: Program, keeps_type: KeepsType, custom: frozenset[str] = frozenset()) -> Program:

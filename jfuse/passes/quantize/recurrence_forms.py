@@ -23,7 +23,7 @@ from jfuse.kernels.control import scan
 from jfuse.lowering.instead.step_by_step import in_plain_steps
 from jfuse.opaque_ops.state_operands import has_open_state
 from jfuse.passes.context import Context
-from jfuse.passes.options import FUSED, RecurrenceOptions
+from jfuse.passes.options import FUSED, Forms
 from jfuse.passes.quantize.forms import facts, own_form, rule_of
 from jfuse.passes.quantize.respell import in_graph
 from jfuse.passes.rewrite import rewrite
@@ -49,7 +49,7 @@ def in_fast_forms(program: Program, recipe: Recipe, ctx: Context) -> tuple[Progr
     Both as they are where the target has other kernels, where all must be integers, and where fused operators are asked
     for.
     """
-    if not ctx.target.has_xnnpack or recipe.int8_only or ctx.recurrence.prefer == FUSED:
+    if not ctx.target.has_xnnpack or recipe.int8_only or ctx.forms.prefer == FUSED:
         return program, recipe
     forms = _FastForms(recipe, ctx)
     changed = with_signatures(program, forms.signature)
@@ -115,15 +115,15 @@ class _FastForms:
             self._note(lstm, loops.get(lstm.eqn.outputs[0]))
         if not loops:
             return signature
-        options = self.ctx.recurrence
+        options = self.ctx.forms
         changed = {lstm.eqn.outputs[0]: lstm for lstm in lstms if lstm.eqn.outputs[0] in loops}
         forms = {str(changed[var].source): form.short for var, form in loops.items()} if options.loop == "auto" else {}
-        apart = replace(self.ctx, recurrence=replace(options, whiles=None, forms={**options.forms, **forms}))
+        apart = replace(self.ctx, whiles=None, forms=replace(options, by_source={**options.by_source, **forms}))
         return in_graph(signature, self.ctx.sub.in_loops(_in_steps(signature.graph, changed), apart))
 
     def _lstm(self, eqn: Eqn) -> _Lstm | None:
         """An equation as an LSTM that may have another form; None where it has none, or the user asks for this one."""
-        if eqn.op not in _LSTMS or self.ctx.recurrence.forms.get(str(eqn.source)) == FUSED:
+        if eqn.op not in _LSTMS or self.ctx.forms.by_source.get(str(eqn.source)) == FUSED:
             return None
         rule, size = rule_of(eqn, self.recipe), FusedSize.of(eqn)
         is_integer = _is_of_bytes(rule)
@@ -144,7 +144,7 @@ class _FastForms:
 
     def _loops(self, graph: Graph, lstms: Sequence[_Lstm]) -> dict[Var, LoopSpelling]:
         """The LSTMs that are faster as loops, by their first results, with the forms of these."""
-        options = self.ctx.recurrence
+        options = self.ctx.forms
         if not lstms or options.prefer == "size" or not self.ctx.target.has("WHILE"):
             return {}
         steps = self.ctx.sub.last_steps(_in_steps(graph, {lstm.eqn.outputs[0]: lstm for lstm in lstms}))
@@ -211,7 +211,7 @@ def _as_of(eqn: Eqn, product: Source, other: Source) -> Eqn:
     return replace(eqn, source=product if facts(eqn).weights else other)
 
 
-def _faster(lstm: _Lstm, scans: Sequence[Eqn], options: RecurrenceOptions) -> LoopSpelling | None:
+def _faster(lstm: _Lstm, scans: Sequence[Eqn], options: Forms) -> LoopSpelling | None:
     """The form of loops that take less time than an operator with int8 weights; None where none that fits does.
 
     scans: of all directions, alike. Their products are with weights of 8 bits.

@@ -29,10 +29,10 @@ def respelled(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
 
     States whose operator is gone are no longer in its state tensor.
     """
-    small = ctx.recurrence.prefer == "size"
+    small = ctx.forms.prefer == "size"
     graph = respell(signature.graph, recipe, ctx.target, small=small)
     # What was one operator has no form of a loop to keep.
-    looped = ctx.sub.in_loops(graph, replace(ctx, recurrence=replace(ctx.recurrence, whiles=None)))
+    looped = ctx.sub.in_loops(graph, replace(ctx, whiles=None))
     # Operators that loops are made with may have no integers either, as zeros of an open size.
     new = replace(signature, graph=graph if looped is graph else respell(looped, recipe, ctx.target, small=small))
     return in_graph(signature, new.graph)

@@ -38,7 +38,7 @@ def apply_state_mode(program: Program, ctx: Context) -> Program:
     The option `state`: "source", the source's variables; "reset", nothing; "keep", these and what recurrences carry;
     "io", nothing, all of it is given to each call and taken from it.
     """
-    mode = ctx.recurrence.state
+    mode = ctx.forms.mode
     if mode == "source":
         return program
     if mode == "reset":
@@ -152,13 +152,13 @@ def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers)
     for recurrence in recurrences(graph, made):
         layer = layers.name(recurrence.eqn.source)
         for carry in recurrence.carries:
-            if (atom := recurrence.eqn.inputs[carry.operand]) in held and ctx.recurrence.state == "io":
+            if (atom := recurrence.eqn.inputs[carry.operand]) in held and ctx.forms.mode == "io":
                 names.rename(held[atom], f"{layer}_{carry.role}")
         states = list(_new_states(recurrence, layer, known, ctx, names))
         if states or not held.keys().isdisjoint(recurrence.eqn.inputs):
             streamed.add(recurrence.eqn)
         new += states
-    stream = stream_of(signature, streamed, ctx.recurrence.state)
+    stream = stream_of(signature, streamed, ctx.forms.mode)
     if stream.backwards:
         _note(ctx, f"the recurrences of {signature.key!r} run backwards: hand its pieces from the last to the first")
     buffered = [_buffered(b, ctx, names, layers) for b in stream.buffers]
@@ -171,7 +171,7 @@ def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _N
     shape = buffer.x.type.shape
     before_type = replace(buffer.x.type, shape=(*shape[:axis], buffer.steps, *shape[axis + 1 :]))
     state = names.new(f"{layers.name(layer_source(eqn.source)) or 'steps'}_buffer", Const(buffer.initial))
-    if ctx.recurrence.state == "keep" and not before_type.is_static:
+    if ctx.forms.mode == "keep" and not before_type.is_static:
         raise _open_size(state.name, eqn, before_type)
     before = Var(before_type, state.name)
     with recording() as trace, at_source(eqn.source):
@@ -200,7 +200,7 @@ def _new_states(
         state = names.new(f"{layer}_{carry.role}", Const(_initial(constant, atom.type)))
         if carry.result is None:
             raise _not_kept(recurrence, state.name, _WITH_ITS_STATE)
-        if ctx.recurrence.state == "keep":
+        if ctx.forms.mode == "keep":
             _refuse_to_keep(recurrence, state.name, atom.type)
         yield _NewState(recurrence.eqn, carry, state, Var(atom.type, state.name))
     if recurrence.hidden:

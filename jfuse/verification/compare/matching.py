@@ -44,7 +44,7 @@ def match(ours: Subject, theirs: Subject, keys: Sequence[str] | None = None) -> 
             raise JfuseError(
                 f"no signature of {theirs.name} is {next(k for k in chosen if k not in pairs)!r} of {ours.name}",
                 expected=f"one of {list(theirs.signatures)}",
-                remedy="signatures=[…] names those to compare",
+                remedy="options=jfuse.Verify(keys=[…]) names those to compare",
             )
     return {key: _matched(key, ours.signatures[key], other, theirs) for key, other in pairs.items()}
 

@@ -45,10 +45,10 @@ def samples_of(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
 
     in_a_row: a sample is several calls, each from the states that the one before it left.
     """
-    if plan.sampling.inputs is not None:
+    if plan.options.inputs is not None:
         yield from _given(plan, in_a_row)
         return
-    drawn = replace(plan, sampling=replace(plan.sampling, samples=max(DRAWN, plan.sampling.samples)))
+    drawn = replace(plan, options=replace(plan.options, samples=max(DRAWN, plan.options.samples)))
     for batch in drawn.batches(in_a_row):
         rows = batch.whole if in_a_row else {n: a[:, None] for n, a in batch.whole.items()}
         yield Samples(batch.signature, _within(rows, _ranges(batch.signature)))

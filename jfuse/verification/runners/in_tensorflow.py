@@ -24,7 +24,7 @@ from jfuse.verification.runners.tensorflow_calls import called
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 _ONEDNN = re.compile(r"onednn|mkl|could not create a primitive|received an exception", re.IGNORECASE)
-_SAMPLES = "samples=… with inputs that the model takes"
+_SAMPLES = "jfuse.Verify(inputs=…) with inputs that the model takes"
 _SWITCH = "TF_ENABLE_ONEDNN_OPTS=0 in the environment before TensorFlow is imported, which then takes its other kernels"
 
 

@@ -40,7 +40,7 @@ class InTorch:
             raise VerifyFailed(
                 f"the module of signature {self.function.key!r} fails",
                 found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
-                remedy="samples=… with inputs that the module takes, or verify=False",
+                remedy="jfuse.Verify(inputs=…) with inputs that the module takes, or verify=False",
             ) from error
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:

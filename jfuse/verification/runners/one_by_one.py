@@ -35,7 +35,7 @@ def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> 
                 f"the output {name!r} has another shape for each sample, as data decide it",
                 expected="samples whose outputs can stand in one array",
                 found=" and ".join(str(list(shape)) for shape in sorted(shapes)[:2]),
-                remedy="calls=N, which compares calls in a row, instead of samples",
+                remedy="options=jfuse.Verify(calls=…), which compares calls in a row, instead of samples",
             )
     return {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
 

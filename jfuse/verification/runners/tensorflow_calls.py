@@ -41,8 +41,8 @@ def called(function: Any, tensors: Sequence[Any], key: str, limits: Limits, samp
         raise NoEnd(
             f"TensorFlow does not come to an end in signature {key!r}",
             expected=f"an answer within {allowed:g} s",
-            remedy="samples=… with inputs for which its loops end, or verify=False; for a model as slow as that "
-            "jfuse.load(…, limits=jfuse.Limits(seconds=…))",
+            remedy="jfuse.Verify(inputs=…) with inputs for which its loops end, or verify=False; for a model as slow "
+            "as that jfuse.load(…, limits=jfuse.Limits(seconds=…))",
         ) from None
 
 

@@ -45,7 +45,7 @@ def test_a_decoder_of_jax(window: int | None, recipe: Any) -> None:
     functions = {"prefill": call, "decode": call, "clear": lambda c, ids: (ids, jax.tree.map(jnp.zeros_like, c))}
     ids = {key: jax.ShapeDtypeStruct((1, PROMPT if key == "prefill" else 1), jnp.int32) for key in functions}
     result = jfuse.convert(
-        functions, {k: [s] for k, s in ids.items()}, params=empty_cache(), mutable=True, quantize=recipe
+        functions, jfuse.Inputs({k: [s] for k, s in ids.items()}, params=empty_cache(), mutable=True), quantize=recipe
     )
     assert len(result.report.kept) == 5
     interpreter, pairs = LiteRt(result.to_bytes(), delegates=True), []
@@ -64,7 +64,7 @@ def test_a_symbol_of_the_users_keeps_its_constraint() -> None:
     (free,) = jax.export.symbolic_shape("T")
     ids = jax.ShapeDtypeStruct((1, free), jnp.int32)
     with pytest.raises(jfuse.ImportFailed, match=r'constraints=\["T <= 64"\]'):
-        jfuse.convert(decoder(), [ids], params=empty_cache(), mutable=True)
+        jfuse.convert(decoder(), jfuse.Inputs([ids], params=empty_cache(), mutable=True))
 
 
 @pytest.mark.slow

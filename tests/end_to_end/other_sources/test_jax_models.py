@@ -17,7 +17,7 @@ from tests.models.jax_models import FEW, MORE, JaxModel  # noqa: E402
 
 
 def check(model: JaxModel) -> None:
-    result = jfuse.convert(model.function, model.specs, params=model.params)
+    result = jfuse.convert(model.function, jfuse.Inputs(model.specs, params=model.params))
     assert {d.pair for d in result.report.differences} == {"jax/xla", "jax/litert"}
     assert tuple(sorted(f.composite for f in result.report.fused)) == model.fuses
     # Modules of nnx draw numbers of their own, which no trace allows.

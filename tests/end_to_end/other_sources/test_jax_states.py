@@ -129,7 +129,7 @@ def in_litert(result: Any, calls: Sequence[Mapping[str, Any]]) -> list[np.ndarra
 def test_calls_in_a_row_go_on(source: Callable[[], Any]) -> None:
     function, options, call, spec = source()
     named = {"inputs_q": spec} if function.__class__.__name__ == "MultiHeadAttention" else [spec]
-    result = jfuse.convert(function, named, **options)
+    result = jfuse.convert(function, jfuse.Inputs(named, **options))
     assert result.report.kept
     rng = np.random.default_rng(1)
     rows = [rng.normal(size=spec.shape).astype(np.float32) for _ in range(4)]
@@ -141,7 +141,7 @@ def test_calls_in_a_row_go_on(source: Callable[[], Any]) -> None:
 @pytest.mark.parametrize("mode", ["reset", "io"])
 def test_modes_of_states(mode: Any) -> None:
     function, options, call, spec = equinox()
-    result = jfuse.convert(function, [spec], **options, state=mode)
+    result = jfuse.convert(function, jfuse.Inputs([spec], **options), state=mode)
     rows = [np.full(3, n, np.float32) for n in (1, 2, 5)]
     name = result.signature().input_names[0]
     for found, row in zip(in_litert(result, [{name: row} for row in rows]), rows, strict=True):
@@ -161,7 +161,7 @@ def test_signatures_share_a_variable() -> None:
 
 
 def test_variables_that_are_not_mutable_keep_their_values() -> None:
-    result = jfuse.convert(Counter(), [ROW], mutable=())
+    result = jfuse.convert(Counter(), jfuse.Inputs([ROW], mutable=()))
     assert not result.report.kept
     np.testing.assert_array_equal(
         LiteRt(result.to_bytes(), delegates=True).run("serving_default", {"x": np.ones(3, np.float32)})["output_0"], 2
@@ -191,4 +191,4 @@ def grows(held: Any, x: Any) -> Any:
 )
 def test_what_cannot_go_on_is_refused(function: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(jfuse.JfuseError, match=message):
-        jfuse.convert(function, [ROW], **options)
+        jfuse.convert(function, jfuse.Inputs([ROW], **options))

@@ -11,6 +11,7 @@ import pytest
 
 import jfuse
 from jfuse.base.measure import relative_error
+from jfuse.base.options import grouped
 from tests.end_to_end.invokes import TOLERANCE, check_invokes
 from tests.end_to_end.recurrences.test_recurrent import fused_counts
 from tests.models.decoys import decoys_loops, decoys_lstm, decoys_other
@@ -35,7 +36,7 @@ def test_there_are_enough() -> None:
 @pytest.mark.parametrize("name", every_other(DECOYS))
 def test_decoy(name: str) -> None:
     decoy = DECOYS[name]
-    lite = jfuse.convert(decoy.build(), verify=False, **decoy.options)
+    lite = jfuse.convert(decoy.build(), verify=False, **grouped(decoy.options))
     found = fused_counts(lite.report.operators)
     assert all(count <= decoy.fused.get(family, 0) for family, count in found.items())
     assert not any(operator.startswith("bidirectional") for operator in lite.report.operators)
@@ -54,7 +55,7 @@ def test_the_decoy_is_something_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", every_other(_KNOWN))
 def test_what_the_decoys_resemble_is_known(name: str) -> None:
-    lite = jfuse.convert(_KNOWN[name](), verify=False, padding="right" if name == "masked" else None)
+    lite = jfuse.convert(_KNOWN[name](), verify=False, forms=jfuse.Forms(padding="right" if name == "masked" else None))
     assert sum(fused_counts(lite.report.operators).values()) == 1
 
 

@@ -104,7 +104,7 @@ def test_a_tiled_mask_may_have_an_open_length_of_its_own() -> None:
         input_signature=specs,
         autograph=False,
     )
-    lite = jfuse.convert(run, padding="right")
+    lite = jfuse.convert(run, forms=jfuse.Forms(padding="right"))
     assert fused_ops(lite) == 1
     check_invokes(lite, draw)
 

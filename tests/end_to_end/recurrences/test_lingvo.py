@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.options import grouped
 from jfuse.frontends.tensorflow.control import composite_marking
 from jfuse.model import Model
 from jfuse.reports.explain import explain_lines
@@ -54,7 +55,7 @@ def weights(cell: Lingvo) -> list[np.ndarray]:
 
 def converted(source: Any, **options: Any) -> Model:
     """The model in the file, which answers like TensorFlow invoke after invoke."""
-    lite = jfuse.convert(source, verify=False, **options)
+    lite = jfuse.convert(source, verify=False, **grouped(options))
     check_invokes(lite)
     return lite
 
@@ -96,7 +97,7 @@ def test_paddings_that_are_inputs_need_the_promise(side: Any) -> None:
         refused = jfuse.convert(source, verify=False).report
         assert [r.condition for r in refused.refused] == ["padding_unknown"]
         assert any('padding="right"' in line for line in explain_lines(refused))
-    lite = jfuse.convert(source, verify=False, padding=side)
+    lite = jfuse.convert(source, verify=False, forms=jfuse.Forms(padding=side))
     check_invokes(lite, paddings(side))
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
 
@@ -111,7 +112,7 @@ def test_paddings_that_are_inputs_need_the_promise(side: Any) -> None:
     ids=["open_batch", "fixed_batch", "coupled"],
 )
 def test_the_last_cell_state_behind_paddings_and_layer_norms(cell: Lingvo, batch: int | None, side: Any) -> None:
-    lite = jfuse.convert(padded(cell, batch), verify=False, padding=side)
+    lite = jfuse.convert(padded(cell, batch), verify=False, forms=jfuse.Forms(padding=side))
     assert lite.report.operators["unidirectional_sequence_lstm"] == 2
     assert lite.report.refused == []
     check_invokes(lite, paddings(side))
@@ -124,7 +125,7 @@ def test_states_that_paddings_blend_need_the_promise_of_zeros_and_ones(side: Any
         refused = jfuse.convert(source, verify=False)
         assert conditions(refused) == ["padding_unknown"]
         check_invokes(refused)  # any number is a padding here
-    lite = jfuse.convert(source, padding=side)
+    lite = jfuse.convert(source, forms=jfuse.Forms(padding=side))
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     assert lite.report.assumptions == [f"the mask of an input is padding on the {side}, in 0 and 1"]
     check_invokes(lite, paddings(side))
@@ -289,7 +290,7 @@ def test_a_promise_is_about_where_the_padding_stands(side: Any, batch: int | Non
 
     The operator clips c in steps that do not count, too: the states start from zeros, in an open batch as well.
     """
-    lite = jfuse.convert(padded(CELL, batch), padding=side)
+    lite = jfuse.convert(padded(CELL, batch), forms=jfuse.Forms(padding=side))
     assert [(p.side, p.counts) for p in lite.report.promises] == [(side, False)]
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     check_invokes(lite, paddings(side))

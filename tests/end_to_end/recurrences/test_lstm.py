@@ -99,7 +99,7 @@ def test_dropout_around_an_lstm(library: str) -> None:
 
 
 def test_without_recovery_the_loop_stays() -> None:
-    lite = jfuse.convert(KerasLstm(return_state=True).build(), recover=False, loop="while")
+    lite = jfuse.convert(KerasLstm(return_state=True).build(), forms=jfuse.Forms(recover=False, loop="while"))
     assert lite.report.operators["while"] == 1
     assert "unidirectional_sequence_lstm" not in lite.report.operators
     check_invokes(lite)

@@ -75,7 +75,7 @@ def padded_inputs(result: jfuse.Model, seed: int) -> dict[str, np.ndarray]:
 def test_padding_on_the_right_fuses(library_name: str, name: str) -> None:
     build, count = MODELS[name]
     model = awake(build(LIBRARIES[library_name]))
-    result = jfuse.convert(model, padding="right")
+    result = jfuse.convert(model, forms=jfuse.Forms(padding="right"))
     assert fused_ops(result) == count
     assert "while" not in result.report.operators
     assert [p.side for p in result.report.promises] == ["right"] * len(result.report.promises)
@@ -137,6 +137,6 @@ def test_paddings_may_have_an_open_length_of_their_own(side: Any, read: str) -> 
         return {"x": x, "old": mask[..., None].astype(np.float32)}
 
     source = blended(ROWS[read], tf.TensorSpec([None, None, 1], name="old"))
-    lite = jfuse.convert(source, padding=side)
+    lite = jfuse.convert(source, forms=jfuse.Forms(padding=side))
     assert fused_ops(lite) == 1
     check_invokes(lite, draw)

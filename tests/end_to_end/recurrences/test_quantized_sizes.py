@@ -29,7 +29,7 @@ def gru() -> Any:
 
 @pytest.mark.parametrize("recipe", ["dynamic", "float16", "int8"])
 def test_a_while_of_a_file_stays(gru: Any, tmp_path: Path, recipe: Any) -> None:
-    jfuse.convert(gru, loop="while", verify=False).save(tmp_path / "while.tflite")
+    jfuse.convert(gru, forms=jfuse.Forms(loop="while"), verify=False).save(tmp_path / "while.tflite")
     lite = jfuse.quantize(tmp_path / "while.tflite", recipe, SAMPLES if recipe == "int8" else None)
     assert lite.report.operators["while"] == 1
     assert lite.size_bytes < (tmp_path / "while.tflite").stat().st_size
@@ -41,18 +41,18 @@ def test_a_quantized_model_has_small_loops(gru: Any, recipe: Any) -> None:
     """Straight code, which is faster, would have five to seven times the bytes."""
     small = jfuse.convert(gru, quantize=recipe, verify=False)
     assert small.report.operators["while"] == 1
-    straight = jfuse.convert(gru, quantize=recipe, verify=False, prefer="speed")
+    straight = jfuse.convert(gru, quantize=recipe, verify=False, forms=jfuse.Forms(prefer="speed"))
     assert "while" not in straight.report.operators
     assert small.size_bytes < 0.25 * straight.size_bytes
 
 
 def test_steps_that_a_file_writes_out_stay(gru: Any, tmp_path: Path) -> None:
     """Also where a WHILE would be smaller; loop= and prefer= ask for it."""
-    jfuse.convert(gru, loop="unroll", verify=False).save(tmp_path / "steps.tflite")
+    jfuse.convert(gru, forms=jfuse.Forms(loop="unroll"), verify=False).save(tmp_path / "steps.tflite")
     kept = jfuse.quantize(tmp_path / "steps.tflite", "dynamic", verify=False)
     assert "while" not in kept.report.operators
     assert kept.size_bytes < (tmp_path / "steps.tflite").stat().st_size
-    asked = jfuse.quantize(tmp_path / "steps.tflite", "dynamic", verify=False, loop="while")
+    asked = jfuse.quantize(tmp_path / "steps.tflite", "dynamic", verify=False, forms=jfuse.Forms(loop="while"))
     assert asked.report.operators["while"] == 1
     assert asked.size_bytes < kept.size_bytes
 
@@ -85,7 +85,11 @@ def test_integers_are_no_larger_than_floats(layer: Any, recipe: Any, operator: s
 
 def test_the_smallest_form_is_no_larger_than_floats() -> None:
     lite = jfuse.convert(
-        model_of(layers.SimpleRNN(8)), quantize="int8", calibration=SAMPLES, prefer="size", verify=False
+        model_of(layers.SimpleRNN(8)),
+        quantize="int8",
+        calibration=SAMPLES,
+        forms=jfuse.Forms(prefer="size"),
+        verify=False,
     )
     assert lite.size_bytes <= lite.unquantized.size_bytes  # type: ignore[union-attr]
     assert any('loop="while" takes that' in text for text in lite.report.warnings)
@@ -93,11 +97,11 @@ def test_the_smallest_form_is_no_larger_than_floats() -> None:
 
 def test_a_form_that_is_asked_for_stays() -> None:
     model = model_of(layers.SimpleRNN(40))
-    lite = jfuse.convert(model, quantize="int8", calibration=SAMPLES, loop="unroll", verify=False)
+    lite = jfuse.convert(model, quantize="int8", calibration=SAMPLES, forms=jfuse.Forms(loop="unroll"), verify=False)
     assert "while" not in lite.report.operators
     (warning,) = lite.report.warnings
     assert warning.startswith(f"the recipe 'int8' made the file no smaller: {lite.size_bytes:,} bytes")
-    small = jfuse.convert(model, quantize="int8", calibration=SAMPLES, prefer="size", verify=False)
+    small = jfuse.convert(model, quantize="int8", calibration=SAMPLES, forms=jfuse.Forms(prefer="size"), verify=False)
     assert small.report.operators["while"] == 1
 
 
@@ -119,5 +123,5 @@ def test_a_recipe_that_does_nothing_says_so(caplog: pytest.LogCaptureFixture) ->
     assert f"the recipe 'dynamic' quantized nothing: {size}; 1 fully_connected: float, as" in warning
     assert warning in caplog.text
     with pytest.raises(LowerError, match="quantized nothing") as refused:
-        jfuse.lower(source, quantize="dynamic", strict=True)
+        jfuse.lower(source, quantize="dynamic", forms=jfuse.Forms(strict=True))
     assert "min_elements=" in str(refused.value)

@@ -51,7 +51,7 @@ def test_sizes_are_assumed_to_be_multiples_of_what_they_are_divided_by() -> None
     even = np.ones((1, 6, 4), np.float32)
     np.testing.assert_allclose(lite(even), halved_and_doubled(even), rtol=1e-6)
     with pytest.raises(JfuseError, match=r"does not fit[^$]*2\*N1[^$]*float32\[1, 5, 4\]"):
-        jfuse.convert(halved_and_doubled, samples=[np.ones((1, 5, 4), np.float32)])
+        jfuse.convert(halved_and_doubled, verify=jfuse.Verify(inputs=[np.ones((1, 5, 4), np.float32)]))
 
 
 def test_a_sequence_that_is_cut_to_another_fits_it() -> None:

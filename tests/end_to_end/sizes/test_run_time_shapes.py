@@ -51,7 +51,7 @@ def some_rows(seed: int) -> Arrays:
 
 @pytest.mark.parametrize("select", [masked_rows, found_rows], ids=lambda f: f.__name__)
 def test_an_lstm_behind_a_run_time_size_stays_a_loop(select: Callable[[Any], Any]) -> None:
-    lite = jfuse.convert(build(select), loop="while")
+    lite = jfuse.convert(build(select), forms=jfuse.Forms(loop="while"))
     (refusal,) = lite.report.refused
     assert (refusal.condition, refusal.source) == ("dynamic_before_fused", "while (While)")
     assert lite.report.operators["while"] == 1
@@ -61,7 +61,7 @@ def test_an_lstm_behind_a_run_time_size_stays_a_loop(select: Callable[[Any], Any
 
 def test_an_lstm_over_rows_of_a_number_that_shapes_tell_is_fused() -> None:
     """LiteRT knows at allocation what SHAPE gives, and what kernels of `at_allocation` make of that."""
-    lite = jfuse.convert(build(repeated_rows), loop="while")
+    lite = jfuse.convert(build(repeated_rows), forms=jfuse.Forms(loop="while"))
     assert lite.report.refused == []
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     check_invokes(lite, lambda seed: {"x": some_rows(seed)["x"][:20]})
@@ -108,7 +108,7 @@ _TOKENS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("token", slow_but(lambda name: name == "tiled", list(_TOKENS)))
 def test_an_lstm_behind_a_start_token_is_fused(token: str) -> None:
-    lite = jfuse.convert(build(started(_TOKENS[token])), loop="while")
+    lite = jfuse.convert(build(started(_TOKENS[token])), forms=jfuse.Forms(loop="while"))
     assert lite.report.refused == []
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     check_invokes(lite, some_rows)
@@ -174,4 +174,6 @@ def test_orders_and_strides_may_be_data() -> None:
         {"x": rng.standard_normal((4, 4, 4)).astype(np.float32), "order": o, "steps": np.array([2, 1 + i], np.int32)}
         for i, o in enumerate(orders)
     ]
-    jfuse.convert(orders_and_steps, samples=samples, tolerance=1e-5)  # compares with TensorFlow, in LiteRT too
+    jfuse.convert(
+        orders_and_steps, verify=jfuse.Verify(inputs=samples, tolerance=1e-5)
+    )  # compares with TensorFlow, in LiteRT too

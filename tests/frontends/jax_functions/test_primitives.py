@@ -47,7 +47,9 @@ def drawn_and_wanted(family: Sequence[rows.Row]) -> dict[str, list[tuple[Any, An
 def failure(row: rows.Row, calls: Sequence[tuple[Any, Any]]) -> str | None:
     """What is wrong with a row; None where nothing is.   calls: its arguments and what jax answers"""
     name, function, specs = row
-    lite = jfuse.lower(jfuse.load(function, specs), precision="source")  # a row rounds to f16 on purpose
+    lite = jfuse.lower(
+        jfuse.load(function, specs), forms=jfuse.Forms(precision="source")
+    )  # a row rounds to f16 on purpose
     interpreter = LiteRt(lite.to_bytes(), delegates=True)
     signature = lite.signature()
     for args, answer in calls:

@@ -25,7 +25,7 @@ PARAMS = {"w": np.ones((3, 2), np.float32), "b": np.array([1.0, 2.0], np.float32
 
 
 def test_params_become_constants_and_open_sizes_stay_open() -> None:
-    result = jfuse.convert(affine, (f32(B, 3),), params=PARAMS)
+    result = jfuse.convert(affine, jfuse.Inputs((f32(B, 3),), params=PARAMS))
     assert result.report.operators == {"fully_connected": 1}
     assert [(d.pair, d.error < 1e-5) for d in result.report.differences] == [("jax/xla", True), ("jax/litert", True)]
     np.testing.assert_allclose(result(np.ones((2, 3), np.float32)), [[4.0, 5.0]] * 2)

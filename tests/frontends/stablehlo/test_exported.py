@@ -137,4 +137,4 @@ def test_composites_keep_their_boundary() -> None:
 )
 def test_what_cannot_be_read_says_why(source: Callable[[], Any], options: Any, message: str) -> None:
     with pytest.raises(ImportFailed, match=message):
-        jfuse.load(source(), **options)
+        jfuse.load(source(), jfuse.Inputs(**options))

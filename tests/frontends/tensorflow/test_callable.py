@@ -19,7 +19,7 @@ def double(x: Any) -> Any:
 
 
 def test_a_function_with_specs() -> None:
-    model = jfuse.load(tf.function(double), input_signature=[spec(None, 3)])
+    model = jfuse.load(tf.function(double), jfuse.Inputs(input_signature=[spec(None, 3)]))
     assert [str(d) for d in model.signature().graph.inputs[0].type.shape] == ["B", "3"]
     check_model(model)
 
@@ -75,7 +75,7 @@ def test_results_that_are_none_numbers_or_inputs() -> None:
 
 
 def test_a_function_that_needs_specs() -> None:
-    with pytest.raises(ImportFailed, match=r"could not be traced\n.*\n.*pass input_signature="):
+    with pytest.raises(ImportFailed, match=r"could not be traced\n.*\n.*pass inputs=jfuse.Inputs\(input_signature="):
         jfuse.load(tf.function(double))
 
 
@@ -84,7 +84,7 @@ def test_a_function_that_fails() -> None:
         raise RuntimeError("the user's own words")
 
     with pytest.raises(ImportFailed, match="RuntimeError: the user's own words"):
-        jfuse.load(tf.function(broken, autograph=False), input_signature=[spec(3)])
+        jfuse.load(tf.function(broken, autograph=False), jfuse.Inputs(input_signature=[spec(3)]))
 
 
 class _Modules:
@@ -111,13 +111,13 @@ def test_a_module_gives_its_functions() -> None:
     several = jfuse.load(_Modules.Several())
     assert set(several.signatures) == {"serving_default", "doubled"}
     check_model(several)
-    assert list(jfuse.load(_Modules.Several(), signatures=["doubled"]).signatures) == ["doubled"]
+    assert list(jfuse.load(_Modules.Several(), jfuse.Inputs(signatures=["doubled"])).signatures) == ["doubled"]
 
 
 def test_a_module_whose_functions_take_anything() -> None:
     with pytest.raises(ImportFailed, match=r"Unspecified has an input signature\n.*__call__\n.*input_signature="):
         jfuse.load(_Modules.Unspecified())
-    check_model(jfuse.load(_Modules.Unspecified(), input_signature=[spec(3)]))
+    check_model(jfuse.load(_Modules.Unspecified(), jfuse.Inputs(input_signature=[spec(3)])))
 
 
 def test_a_loaded_saved_model(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_sequences_of_no_functions() -> None:
 def test_a_missing_key() -> None:
     call = tf.function(double, input_signature=[spec(3)])
     with pytest.raises(ImportFailed, match=r"no signature 'serve'\n.*serving_default"):
-        jfuse.load(call, signatures=["serve"])
+        jfuse.load(call, jfuse.Inputs(signatures=["serve"]))
 
 
 def test_a_function_whose_variables_are_gone_is_refused() -> None:
@@ -167,7 +167,7 @@ def test_nothing_to_convert(source: Any) -> None:
 
 def test_keys_come_as_a_sequence() -> None:
     with pytest.raises(ImportFailed, match=r"takes a sequence of keys(.|\n)*\['serving_default'\]"):
-        jfuse.load(tf.function(double, input_signature=[spec(3)]), signatures="serving_default")
+        jfuse.load(tf.function(double, input_signature=[spec(3)]), jfuse.Inputs(signatures="serving_default"))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,9 @@ class Activated(tf.Module):
 def test_a_default_that_is_a_function(kind: str) -> None:
     module = Activated()
     is_method = kind == "method"
-    model = jfuse.load(module.__call__ if is_method else activated, input_signature=None if is_method else [spec(2, 3)])
+    model = jfuse.load(
+        module.__call__ if is_method else activated, jfuse.Inputs(input_signature=None if is_method else [spec(2, 3)])
+    )
     assert model.signature().input_names == ("x",)
     check_model(model)
-    jfuse.verify(jfuse.lower(model), calls=1)  # calls TensorFlow's function with the tensor alone
+    jfuse.verify(jfuse.lower(model), options=jfuse.Verify(calls=1))  # calls TensorFlow's function with the tensor alone

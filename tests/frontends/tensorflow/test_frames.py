@@ -26,7 +26,7 @@ v1 = tf.compat.v1
 def load(build: Callable[..., Any], *specs: Any) -> tuple[tf1.Graph, jfuse.Model]:
     source = tf1.frozen(build, *specs)
     assert source.ops() & {"Switch", "Enter"}
-    return source, jfuse.load(source.graph_def, **source.names())
+    return source, jfuse.load(source.graph_def, jfuse.Inputs(**source.names()))
 
 
 def check(source: tf1.Graph, model: jfuse.Model, *shape: int, count: int = 6) -> None:
@@ -200,7 +200,7 @@ def test_random_numbers_of_each_turn_are_drawn_in_the_loop() -> None:
         return v1.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, v + v1.random_uniform([3])), (0, x))[1]
 
     source = tf1.frozen(build, spec(3))
-    model = jfuse.load(source.graph_def, **source.names())
+    model = jfuse.load(source.graph_def, jfuse.Inputs(**source.names()))
     (eqn,) = [e for e in model.signature().graph.eqns if e.op.name == "while"]
     assert "random_uniform" in [e.op.name for e in eqn.bodies[1].eqns]
 
@@ -242,7 +242,7 @@ def test_a_function_with_frames() -> None:
 
         source = tf1.frozen(build, spec(3))
     assert "Enter" not in source.ops()
-    check(source, jfuse.load(source.graph_def, **source.names()), 3)
+    check(source, jfuse.load(source.graph_def, jfuse.Inputs(**source.names())), 3)
 
 
 def chain(x: Any, length: int) -> Any:
@@ -276,7 +276,7 @@ def test_a_value_of_a_branch_is_no_result() -> None:
     source = tf1.frozen(branch, spec(3))
     (inside,) = (node.name for node in source.graph_def.node if node.op == "Mul")
     with pytest.raises(ImportFailed, match=r"read outside of it at cond/mul\n.*make the result of tf\.cond"):
-        jfuse.load(source.graph_def, input_tensors=source.inputs, output_tensors=[inside])
+        jfuse.load(source.graph_def, jfuse.Inputs(input_tensors=source.inputs, output_tensors=[inside]))
 
 
 def test_a_value_of_a_turn_is_no_result() -> None:

@@ -59,7 +59,7 @@ def test_the_least_rank_is_assumed_where_all_do(function: Callable[..., Any], ra
     model = loaded(function)
     assert model.program.signatures[0].graph.inputs[0].type.rank == rank
     assert model.report.assumptions == [
-        f"the input 'x', of unknown rank, has {rank}; shapes={{\"x\": (…)}} states another"
+        f"the input 'x', of unknown rank, has {rank}; jfuse.Inputs(shapes={{\"x\": (…)}}) states another"
     ]
 
 

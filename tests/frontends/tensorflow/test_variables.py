@@ -181,7 +181,7 @@ def test_variables_are_values_wherever_they_are_written(name: str) -> None:
     model = jfuse.load(function)
     assert "seed" not in [state.name for state in model.program.states()]
     check_calls(model, ["serving_default"] * 6, (2,))
-    jfuse.verify(jfuse.lower(model), reference=model)
+    jfuse.verify(jfuse.lower(model), model)
 
 
 def test_what_a_write_needs_is_a_state_too() -> None:
@@ -239,7 +239,7 @@ def test_parts_of_a_variable_are_written() -> None:
 
     model = jfuse.load(tf.function(call, input_signature=[spec(2, 3, name="x")], autograph=False))
     check_calls(model, ["serving_default"] * 3, (2, 3))
-    jfuse.verify(jfuse.lower(model), reference=model)
+    jfuse.verify(jfuse.lower(model), model)
 
 
 def test_a_change_that_has_no_rule_is_refused_by_name() -> None:

@@ -76,7 +76,7 @@ def test_inputs_and_outputs_are_named_after_arguments_and_keys() -> None:
 
 def test_dims_of_torch_export_stay_open_under_their_names() -> None:
     batch = torch.export.Dim("batch")
-    given = jfuse.load(dense(), (torch.zeros(2, 5),), dynamic_shapes=({0: batch},))
+    given = jfuse.load(dense(), jfuse.Inputs((torch.zeros(2, 5),), dynamic_shapes=({0: batch},)))
     assert str(given.signature().graph.inputs[0].type) == "f32[batch,5]"
     assert str(jfuse.load(dense(), (torch.zeros(2, 5),)).signature().graph.inputs[0].type) == "f32[2,5]"
 
@@ -129,7 +129,7 @@ def test_modules_by_key_are_signatures() -> None:
 def test_what_torch_suggests_for_a_size_is_what_to_try(module: Any, remedy: str) -> None:
     shapes = ({2: torch.export.Dim("time")},)
     with pytest.raises(ImportFailed, match=rf"try +in dynamic_shapes=: {remedy}$"):
-        jfuse.load(module.eval(), [torch.zeros(2, 4, 10)], dynamic_shapes=shapes)
+        jfuse.load(module.eval(), jfuse.Inputs([torch.zeros(2, 4, 10)], dynamic_shapes=shapes))
 
 
 def test_a_fake_quantization_is_a_trained_range() -> None:

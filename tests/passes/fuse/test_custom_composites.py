@@ -34,7 +34,7 @@ def custom_operator(lite: Any) -> tuple[str, bytes]:
 def test_a_composite_becomes_a_custom_operator_that_computes_its_body() -> None:
     """Its body holds an op without a rule, which TensorFlow computes while the rest of the file is compared."""
     source = marked(_WARPED, lambda x: tf.math.igamma(tf.abs(x) + 1.0, tf.abs(x)) - 0.5)
-    lite = jfuse.convert(source, custom_ops={"acme.warp": None})
+    lite = jfuse.convert(source, pipeline=jfuse.Pipeline(custom_ops={"acme.warp": None}))
     assert lite.report.operators == {"custom.acme.warp": 1, "relu": 1}
     code, options = custom_operator(lite)
     assert (code, flexbuffers.Loads(options)) == ("acme.warp", {"factor": 2.5})
@@ -45,7 +45,7 @@ def test_a_composite_becomes_a_custom_operator_that_computes_its_body() -> None:
 
 def test_results_of_a_size_that_follows_from_the_inputs() -> None:
     source = marked("acme.pairs", lambda x: x[1:] + x[:-1])
-    assert jfuse.convert(source, custom_ops={"acme.pairs": None}).report.operators == {
+    assert jfuse.convert(source, pipeline=jfuse.Pipeline(custom_ops={"acme.pairs": None})).report.operators == {
         "custom.acme.pairs": 1,
         "relu": 1,
     }
@@ -112,7 +112,9 @@ def test_names_and_options_are_those_of_the_official_converter(
 ) -> None:
     """As its files have them where TensorFlow Text's ops are registered; of maps the order differs."""
     name = marking.split('"')[1] if '"' in marking else marking
-    code, written = custom_operator(jfuse.convert(called(marking, body, *specs), custom_ops={name: None}))
+    code, written = custom_operator(
+        jfuse.convert(called(marking, body, *specs), pipeline=jfuse.Pipeline(custom_ops={name: None}))
+    )
     assert code == name.removeprefix("addons:")
     assert (written if isinstance(options, bytes) else flexbuffers.Loads(written)) == options
 
@@ -133,13 +135,15 @@ def test_names_and_options_are_those_of_the_official_converter(
 def test_what_a_known_kernel_does_not_take_is_refused(marking: str, body: Any, specs: Any, message: str) -> None:
     name = marking.split('"')[1]
     with pytest.raises(LowerError, match=message):
-        jfuse.convert(called(marking, body, *specs), custom_ops={name: None}, verify=False)
+        jfuse.convert(called(marking, body, *specs), pipeline=jfuse.Pipeline(custom_ops={name: None}), verify=False)
 
 
 def test_options_of_a_bool_are_an_integer_where_the_kernel_reads_one() -> None:
     detection = 'name: "TFLite_Detection_PostProcess" attr { key: "use_regular_nms" value { b: true } }'
     lite = jfuse.convert(
-        marked(detection, lambda x: tf.abs(x)), custom_ops={"TFLite_Detection_PostProcess": None}, verify=False
+        marked(detection, lambda x: tf.abs(x)),
+        pipeline=jfuse.Pipeline(custom_ops={"TFLite_Detection_PostProcess": None}),
+        verify=False,
     )
     code, options = custom_operator(lite)
     assert (code, flexbuffers.Loads(options)) == ("TFLite_Detection_PostProcess", {"use_regular_nms": 1})
@@ -185,7 +189,7 @@ def detector(batch: int | None = 1, stub: Any = _SCALARS, then: Any = lambda fou
 
 
 def test_the_stub_of_the_object_detection_api_becomes_the_operator_of_the_runtime() -> None:
-    lite = jfuse.convert(detector(), strict=True)
+    lite = jfuse.convert(detector(), forms=jfuse.Forms(strict=True))
     code, options = custom_operator(lite)
     assert (code, flexbuffers.Loads(options)["num_classes"]) == ("TFLite_Detection_PostProcess", 2)
     assert flexbuffers.GetRoot(options).AsMap["use_regular_nms"].IsInt
@@ -221,7 +225,7 @@ def test_a_call_with_constants_alone_is_computed_at_once_and_told() -> None:
     lite = jfuse.convert(model(lambda a: 2.0 * a))
     assert lite.report.operators == {"add": 1}
     assert any("'acme.twice' is called with constants alone" in note for note in lite.report.notes)
-    asked = jfuse.convert(model(lambda a: 2.0 * a), custom_ops={"acme.twice": None})
+    asked = jfuse.convert(model(lambda a: 2.0 * a), pipeline=jfuse.Pipeline(custom_ops={"acme.twice": None}))
     assert asked.report.operators == {"custom.acme.twice": 1, "add": 1}
     with pytest.raises(LowerError, match=r"'acme\.twice' is a stub"):
         jfuse.convert(model(lambda a: tf.zeros([3])))

@@ -21,7 +21,7 @@ from jfuse.lowering.rules import Rule, RuleSet
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.running.runner import Runner
 from tests import cells
@@ -305,7 +305,7 @@ def test_a_mask_and_layer_norms_and_peepholes_do_not_go_together() -> None:
 
     ctx = Context(
         rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]),
-        recurrence=RecurrenceOptions(padding="right"),
+        forms=Forms(padding="right"),
         sub=SUB_PASSES,
     )
     graph = Loop(step, xs=[f32(BATCH, INPUTS), mask]).graph()

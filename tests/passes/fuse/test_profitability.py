@@ -139,7 +139,7 @@ def test_rules_of_the_user_on_functions_of_the_user_are_not_asked() -> None:
 def test_a_model_with_the_preference() -> None:
     """64 units, 20 steps: 88 us side by side and 138 us fused for 50 steps (bench/recurrent.py)."""
     model = KerasLstm(batch=1, units=64, features=32, steps=20).build()
-    lite = jfuse.convert(model, prefer="speed")
+    lite = jfuse.convert(model, forms=jfuse.Forms(prefer="speed"))
     assert [r.condition for r in lite.report.refused] == ["loop_is_faster"]
     assert "unidirectional_sequence_lstm" not in lite.report.operators
     check_invokes(lite)
@@ -156,7 +156,7 @@ def test_the_report_says_what_the_preference_would_choose(layer: str, is_kept: b
     assert fusion.speed is not None
     assert fusion.speed.is_kept == is_kept
     assert (1.1 if is_kept else 0.6) < fusion.speed.ratio < (2.0 if is_kept else 0.99)
-    preferred = jfuse.lower(jfuse.load(model), prefer="speed").report
+    preferred = jfuse.lower(jfuse.load(model), forms=jfuse.Forms(prefer="speed")).report
     assert bool(preferred.fused) == is_kept
     if not is_kept:
         (loop,) = preferred.loops
@@ -165,7 +165,7 @@ def test_the_report_says_what_the_preference_would_choose(layer: str, is_kept: b
 
 def test_other_preferences_are_errors() -> None:
     with pytest.raises(JfuseError, match="no prefer 'small'"):
-        jfuse.convert(KerasLstm(batch=1).build(), prefer="small")  # type: ignore[arg-type]
+        jfuse.convert(KerasLstm(batch=1).build(), forms=jfuse.Forms(prefer="small"))  # type: ignore[arg-type]
 
 
 def dense(x: Any) -> Any:

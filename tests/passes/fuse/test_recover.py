@@ -17,7 +17,7 @@ from jfuse.lowering.recover.cells.step import Step
 from jfuse.lowering.rules import Proposal, RuleSet, recovers
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.recover import recover
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, f32, keras
 from tests.lowering.recover.test_lstm import relu_cell
@@ -71,7 +71,7 @@ def test_other_scans_stay_with_a_reason() -> None:
 
 def test_recovery_can_be_switched_off() -> None:
     graph = Loop(keras).graph()
-    ctx = Context(recurrence=RecurrenceOptions(recover=False))
+    ctx = Context(forms=Forms(recover=False))
     assert recover(graph, ctx) is graph
     assert ctx.report.refused == []
 

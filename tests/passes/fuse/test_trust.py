@@ -35,9 +35,9 @@ def test_a_body_with_ops_without_a_rule_fuses_by_trust(trust: bool) -> None:
     samples = [np.array([0.5, 1.5, 3.0], np.float32)]
     if not trust:
         with pytest.raises(jfuse.LowerError, match=r"tf\.Igamma[^@]*trust=True on fuse_gamma, .* 'test\.trusted' at"):
-            jfuse.convert(marked(incomplete_gamma), rules=[rule], samples=samples)
+            jfuse.convert(marked(incomplete_gamma), rules=[rule], verify=jfuse.Verify(inputs=samples))
         return
-    lite = jfuse.convert(marked(incomplete_gamma), rules=[rule], samples=samples)
+    lite = jfuse.convert(marked(incomplete_gamma), rules=[rule], verify=jfuse.Verify(inputs=samples))
     (fusion,) = lite.report.fused
     assert (fusion.samples, fusion.unproven.split(" (")[0]) == (0, "body not executable")
     assert "igamma" in fusion.unproven.lower()
@@ -83,7 +83,7 @@ def test_a_size_that_is_a_value_is_proven() -> None:
 
     rule = fuses("test.trusted", claims={"round", "cast"}, default=False)(fuse)
     doubled = marked(lambda x: tf.range(tf.reduce_sum(x)) * 2.0)
-    lite = jfuse.convert(doubled, rules=[rule], samples=[np.array([2.5, 1, 1], np.float32)])
+    lite = jfuse.convert(doubled, rules=[rule], verify=jfuse.Verify(inputs=[np.array([2.5, 1, 1], np.float32)]))
     assert [f.samples > 0 and not f.unproven for f in lite.report.fused] == [True]
 
 

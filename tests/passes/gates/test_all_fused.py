@@ -47,7 +47,7 @@ def fuse_soft_wrongly(x: Any) -> Any:
 
 
 def test_what_fuses_passes() -> None:
-    lite = jfuse.convert(model(), rules=[fuse_soft], strict=True)
+    lite = jfuse.convert(model(), rules=[fuse_soft], forms=jfuse.Forms(strict=True))
     assert [f.composite for f in lite.report.fused] == ["acme.soft"]
 
 
@@ -64,7 +64,7 @@ def test_what_fuses_passes() -> None:
 )
 def test_function_rule_and_reason_are_named(rules: list[Rule], reason: str) -> None:
     with pytest.raises(LowerError, match=f"a marked function does not fuse(.|\n)*{reason}"):
-        jfuse.convert(model(), rules=rules, strict=True)
+        jfuse.convert(model(), rules=rules, forms=jfuse.Forms(strict=True))
     assert jfuse.convert(model(), rules=rules).report.refused  # without it the reason is in the report alone
 
 
@@ -72,7 +72,9 @@ def test_loops_that_nobody_marked_may_stay_loops() -> None:
     def gru_like(x: Any) -> Any:
         return tf.scan(lambda h, row: tf.tanh(h * tf.sigmoid(row)) + row, x)
 
-    lite = jfuse.convert(tf.function(gru_like, input_signature=[tf.TensorSpec([5, 3])], autograph=False), strict=True)
+    lite = jfuse.convert(
+        tf.function(gru_like, input_signature=[tf.TensorSpec([5, 3])], autograph=False), forms=jfuse.Forms(strict=True)
+    )
     assert lite.report.refused
 
 

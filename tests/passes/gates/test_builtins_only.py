@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import jfuse
 from jfuse.base.errors import LowerError
+from jfuse.base.options import grouped
 from jfuse.ir.graph import Source
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.opaque_ops.tf_op import TfOp
@@ -25,7 +26,7 @@ spec = tf.TensorSpec
 def message(call: Any, *specs: Any, **options: Any) -> str:
     function = tf.function(call, input_signature=list(specs), autograph=False)
     with pytest.raises(LowerError) as caught:
-        jfuse.convert(function, **options)
+        jfuse.convert(function, **grouped(options))
     return str(caught.value)
 
 
@@ -41,7 +42,7 @@ def test_all_ops_with_counts_places_and_what_to_do() -> None:
     assert "tf.Qr (1x, first at Qr (Qr))\n" in text
     assert "compute it once and keep the result" in text
     assert "make the random numbers an input" in text
-    for way in ('@jfuse.lowers("Dawsn")', "select_tf_ops=True", 'custom_ops={"Dawsn": None}', "unsupported.md"):
+    for way in ('@jfuse.lowers("Dawsn")', "select_tf_ops=True", 'custom_ops=["Dawsn"]', "unsupported.md"):
         assert way in text
 
 

@@ -51,7 +51,8 @@ def test_the_operators_are_those_of_float32(name: str, policy: str) -> None:
     output = narrow.signature().graph.outputs[0]
     assert output.type.dtype is NARROW[policy]  # as the source has it
     assert narrow.report.operators == {**wide.report.operators, "cast": 1}
-    note = f'what the source computes in {NARROW[policy].value} is computed in f32; precision="source" keeps its types'
+    kept = 'jfuse.Forms(precision="source") keeps its types'
+    note = f"what the source computes in {NARROW[policy].value} is computed in f32; {kept}"
     assert note in narrow.report.notes
 
 
@@ -66,11 +67,11 @@ def test_the_source_is_compared_in_16_bits_and_in_f32() -> None:
 
 
 def test_the_precision_of_the_source() -> None:
-    result = jfuse.convert(built("mixed_float16", *STACKS["norm"]), precision="source", verify=False)
+    result = jfuse.convert(built("mixed_float16", *STACKS["norm"]), forms=jfuse.Forms(precision="source"), verify=False)
     assert result.report.operators["cast"] > 2
     assert narrowest_computed(result.program) is DType.f16
     with pytest.raises(jfuse.JfuseError, match="precision"):
-        jfuse.convert(built("mixed_float16", *STACKS["norm"]), precision="half")  # type: ignore[arg-type]
+        jfuse.convert(built("mixed_float16", *STACKS["norm"]), forms=jfuse.Forms(precision="half"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("recipe", [None, "micro"])

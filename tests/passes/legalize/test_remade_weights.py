@@ -67,7 +67,9 @@ def test_a_fixed_batch_has_nothing_to_lose() -> None:
 def test_what_would_be_lost_is_found() -> None:
     """The file is run at several batches in a row: without the pass it is refused."""
     without = jfuse.rewrites(instead="remade_weights", default=False)(lambda graph: graph)
-    lite = jfuse.lower(jfuse.load(model_of("conv, lstm")), quantize="dynamic", passes=[without])
+    lite = jfuse.lower(
+        jfuse.load(model_of("conv, lstm")), quantize="dynamic", pipeline=jfuse.Pipeline(passes=[without])
+    )
     assert lite.unquantized is not None
     with pytest.raises(VerifyFailed, match=r"otherwise after a call of another size: output 'output_0'"):
         noise_of(lite, lite.unquantized, None)

@@ -15,7 +15,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.passes.context import Calibrate, Context
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.pipeline import PIPELINE, around_quantization, run_pipeline
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.recipe import Recipe
@@ -42,7 +42,7 @@ def quantized(program: Program, recipe: Recipe | None, **context: Any) -> Model:
 
     Fused operators stay what they are, unless the context says otherwise.
     """
-    ctx = Context(recipe=recipe, **{"recurrence": RecurrenceOptions(prefer="fused"), **context})
+    ctx = Context(recipe=recipe, **{"forms": Forms(prefer="fused"), **context})
     done = run_pipeline(program, ctx, around_quantization(PIPELINE)[1], check_types=True)
     return Model(done, report=ctx.report)
 

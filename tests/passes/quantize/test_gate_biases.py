@@ -52,7 +52,9 @@ def test_biases_make_up_for_weights(source: Any, recipe: str, better_by_db: floa
 def test_the_bias_by_the_formula(source: Any) -> None:
     """Of one gate: the bias less the errors of the weights times the mean of the inputs over samples and steps."""
     samples = _energies(8, 2)
-    made = jfuse.convert(source, quantize="dynamic", calibration=samples, verify=False, prefer="fused")
+    made = jfuse.convert(
+        source, quantize="dynamic", calibration=samples, verify=False, forms=jfuse.Forms(prefer="fused")
+    )
     floats = made.unquantized
     assert floats is not None
     ours, theirs = (_constants(model) for model in (made, floats))

@@ -37,7 +37,7 @@ def test_outputs_behind_a_loop_are_integers(layer: Any, outputs: Any, at_least_d
     model = awake(keras.Sequential([keras.Input((6, 3), batch_size=2), layers.Masking(), layer()]))
     recipe = jfuse.Recipe.named("micro", inputs=outputs, outputs=outputs, int8_only=True)
     data = samples()
-    lite = jfuse.convert(model, quantize=recipe, calibration=data, loop="while", verify=False)
+    lite = jfuse.convert(model, quantize=recipe, calibration=data, forms=jfuse.Forms(loop="while"), verify=False)
     assert "while" in lite.report.operators
     assert "dequantize" not in lite.report.operators
     interpreter = Interpreter(model_content=lite.to_bytes())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
+from jfuse.base.options import grouped
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
@@ -54,7 +55,7 @@ def in_integers(
     model = awake(keras.Sequential([keras.Input(shape[1:], batch_size=batch), *stack]))
     data = [draw(100 + i, shape) for i in range(60)]
     options = {"prefer": "fused", **options}
-    return model, jfuse.convert(model, verify=False, quantize=recipe, calibration=data, **options)
+    return model, jfuse.convert(model, verify=False, quantize=recipe, calibration=data, **grouped(options))
 
 
 def lstm_of(program: Program) -> Eqn:
@@ -288,7 +289,7 @@ def test_gates_that_would_wrap_around_stay_float() -> None:
     """Where a total may be 2^19, the kernel's 32 bits do not hold its steps: it answered numbers without meaning."""
     model = awake(keras.Sequential([keras.Input((12, 8), batch_size=1), layers.LSTM(16)]))
     data = [draw(100 + i, (1, 12, 8)) * np.float32(1e6) for i in range(20)]
-    lite = jfuse.convert(model, verify=False, quantize="int8", calibration=data, prefer="fused")
+    lite = jfuse.convert(model, verify=False, quantize="int8", calibration=data, forms=jfuse.Forms(prefer="fused"))
     assert ["wrap around" in q.reason for q in lite.report.quantized if q.reason] == [True]
     with pytest.raises(jfuse.JfuseError, match="smaller inputs, such as normalized ones"):
         jfuse.convert(model, verify=False, quantize="micro", calibration=data)
@@ -305,7 +306,9 @@ def test_states_go_on_in_integers(state: Any) -> None:
     source = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 8)), layer]))
     pieces = [[draw(10 * i + n, (1, 4, 8)) for n in range(5)] for i in range(20)]
     sequences = [[[piece] for piece in sequence] for sequence in pieces]
-    lite = jfuse.convert(source, verify=False, quantize="int8", calibration=sequences, state=state, prefer="fused")
+    lite = jfuse.convert(
+        source, verify=False, quantize="int8", calibration=sequences, state=state, forms=jfuse.Forms(prefer="fused")
+    )
     assert [str(k).split("[")[0].split()[-1] for k in lite.report.kept] == ["i8", "i16"]
     assert ["state tensor" in k.where for k in lite.report.kept] == [True, True]
     assert [eqn.op.name for eqn in lite.program.graphs()[0].eqns][0::2] == ["quantize", "dequantize"]
@@ -353,7 +356,9 @@ def test_states_of_an_operator_that_is_spelled_in_others_become_variables() -> N
     layer = layers.LSTM(16, stateful=True, return_sequences=True)
     source = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 8)), layer]))
     pieces = [draw(n, (1, 4, 8)) for n in range(30)]
-    lite = jfuse.quantize(jfuse.convert(source, verify=False), "int16x8", pieces, verify=False, loop="unroll")
+    lite = jfuse.quantize(
+        jfuse.convert(source, verify=False), "int16x8", pieces, verify=False, forms=jfuse.Forms(loop="unroll")
+    )
     assert ["variable" in k.where for k in lite.report.kept] == [True, True]
     litert, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
     for piece in pieces[:5]:

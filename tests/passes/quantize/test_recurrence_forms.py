@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
+from jfuse.base.options import grouped
 from jfuse.running.interpreter import LiteRt
 from tests.models.keras_libraries import awake
 from tests.passes.quantize.models import snr_db
@@ -32,7 +33,9 @@ def large() -> Any:
 
 def quantized(model: Any, recipe: Any = "int8", **options: Any) -> Any:
     data = SAMPLES if recipe != "dynamic" else None
-    return jfuse.lower(jfuse.load(model, **options.pop("load", {})), quantize=recipe, calibration=data, **options)
+    return jfuse.lower(
+        jfuse.load(model, **options.pop("load", {})), quantize=recipe, calibration=data, **grouped(options)
+    )
 
 
 def activations_of(lite: Any) -> list[str]:
@@ -106,7 +109,7 @@ def test_an_operator_of_a_file(large: Any, tmp_path: Path, recipe: Any) -> None:
     data = SAMPLES if recipe == "int8" else None
     lite = jfuse.quantize(tmp_path / "float.tflite", recipe, data, verify=False)
     assert (lite.report.operators["while"], activations_of(lite)) == (1, [])
-    kept = jfuse.quantize(tmp_path / "float.tflite", recipe, data, verify=False, prefer="fused")
+    kept = jfuse.quantize(tmp_path / "float.tflite", recipe, data, verify=False, forms=jfuse.Forms(prefer="fused"))
     assert len(activations_of(kept)) == 1
 
 

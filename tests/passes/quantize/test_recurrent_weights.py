@@ -58,7 +58,7 @@ def test_integer_weights_of_an_open_batch(name: str) -> None:
 def test_one_number_a_step() -> None:
     """Its weights have one element for each unit, and the kernel takes all weights in few bits or none."""
     model = awake(keras.Sequential([keras.Input((9, 1), batch_size=1), layers.LSTM(40)]))
-    (told,) = jfuse.convert(model, verify=False, quantize="dynamic", prefer="fused").report.quantized
+    (told,) = jfuse.convert(model, verify=False, quantize="dynamic", forms=jfuse.Forms(prefer="fused")).report.quantized
     assert str(told).startswith("1 unidirectional_sequence_lstm: i8 weights, as its kernel rounds")
 
 
@@ -72,7 +72,7 @@ def test_a_mask_among_the_weights_stays_float(recipe: Any) -> None:
     for x in drawn:
         x[0, :4] = 0
     options: dict[str, Any] = {"calibration": drawn} if recipe == "int8" else {}
-    lite = jfuse.convert(model, verify=False, padding="left", quantize=recipe, **options)
+    lite = jfuse.convert(model, verify=False, forms=jfuse.Forms(padding="left"), quantize=recipe, **options)
     (told,) = [q for q in lite.report.quantized if "sequence_lstm" in str(q)]
     assert "would be 0 in 8 bits" in told.reason
     runner, (name,) = LiteRt(lite.to_bytes()), lite.signature().input_names

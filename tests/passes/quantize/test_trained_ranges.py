@@ -169,7 +169,7 @@ def test_a_recurrence_fuses_around_its_ranges() -> None:
     floats = jfuse.convert(model, verify=False)
     assert [r.condition for r in floats.report.refused] == ["unexplained_switch"]
     data = [drawn(1, 12, 8, seed=i) for i in range(40)]
-    lite = jfuse.convert(model, quantize="int8", calibration=data, prefer="fused")
+    lite = jfuse.convert(model, quantize="int8", calibration=data, forms=jfuse.Forms(prefer="fused"))
     assert "unidirectional_sequence_lstm" in names_of(lite.program)
     assert not {"fake_quant", "while"} & set(names_of(lite.program))
     (lstm,) = (eqn for eqn in eqns_of(lite.program) if eqn.op.cell)

@@ -16,7 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted, split_scans
@@ -83,9 +83,9 @@ class Loop:
         return [*states, *(column[::-1] if reverse else column for column in columns)]
 
 
-def apart(graph: Graph, state: Any = RecurrenceOptions.state) -> Graph:
+def apart(graph: Graph, state: Any = "source") -> Graph:
     """What `split_scans` makes of a graph."""
-    return _checked(split_scans(graph, Context(recurrence=RecurrenceOptions(state=state), sub=SUB_PASSES)))
+    return _checked(split_scans(graph, Context(forms=Forms(state=state), sub=SUB_PASSES)))
 
 
 def hoist(graph: Graph) -> Graph:

@@ -16,7 +16,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from tests.conftest import Golden
 from tests.passes.before_after import before_and_after
 
@@ -108,7 +108,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "unpack_states": (packed_state, Context()),
     "projections_inside": (projected_before, Context()),
     "split_scans": (two_recurrences, Context()),
-    "scan_to_loops": (last_of_sequence, Context(recurrence=RecurrenceOptions(loop="while"))),
+    "scan_to_loops": (last_of_sequence, Context(forms=Forms(loop="while"))),
 }
 
 

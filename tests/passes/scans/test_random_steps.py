@@ -11,6 +11,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
+from jfuse.base.options import grouped
 
 
 def looped(draw: Callable[[], Any]) -> Any:
@@ -54,7 +55,7 @@ def test_a_seed_makes_no_two_steps_or_calls_alike(loop: Any) -> None:
         return tf.while_loop(lambda i, rows: i < 5, body, (0, rows))[1].stack()
 
     function = tf.function(call, input_signature=[tf.TensorSpec([2], name="x")], autograph=False)
-    result = jfuse.convert(function, verify=False, loop=loop)
+    result = jfuse.convert(function, verify=False, forms=jfuse.Forms(loop=loop))
     run = Interpreter(model_content=result.to_bytes()).get_signature_runner()
     drawn = np.concatenate([run(x=np.zeros(2, np.float32))["output_0"].ravel() for _ in range(3)])
     assert drawn.shape == (60,)
@@ -105,7 +106,7 @@ def test_custom_operators_draw_in_each_step(options: dict[str, Any]) -> None:
         return tf.while_loop(lambda i, y: i < 3, draw, (0, x))[1] + tf.random.gamma([2], 2.0)
 
     function = tf.function(call, input_signature=[tf.TensorSpec([2], name="x")], autograph=False)
-    (custom,) = jfuse.convert(function, verify=False, **options).report.custom
+    (custom,) = jfuse.convert(function, verify=False, **grouped(options)).report.custom
     assert (custom.op, custom.count) == ("RandomGamma", 2)
     with pytest.raises(jfuse.LowerError, match="cannot be unrolled"):
-        jfuse.convert(function, verify=False, loop="unroll", **options)
+        jfuse.convert(function, verify=False, **grouped({"loop": "unroll", **options}))

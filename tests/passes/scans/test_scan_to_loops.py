@@ -24,7 +24,7 @@ from jfuse.kernels.array.lists import reserve
 from jfuse.lowering.rule_tools.shape_tensors import size_of
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import with_run_time_shape
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
@@ -323,7 +323,7 @@ def ops_of(graph: Graph) -> set[str]:
 
 @pytest.mark.parametrize(("option", "is_loop"), [("auto", False), ("while", True), ("unroll", False)])
 def test_the_form_that_the_user_asks_for(option: Any, is_loop: bool) -> None:
-    ctx = Context(recurrence=RecurrenceOptions(loop=option), sub=SUB_PASSES)
+    ctx = Context(forms=Forms(loop=option), sub=SUB_PASSES)
     flat = scan_to_loops(plain_loop(6), ctx)
     assert ("while" in ops_of(flat)) is is_loop
     (found,) = ctx.report.loops
@@ -333,16 +333,14 @@ def test_the_form_that_the_user_asks_for(option: Any, is_loop: bool) -> None:
 
 @pytest.mark.parametrize("option", ["auto", "while", "unroll"])
 def test_one_step_is_no_loop(option: Any) -> None:
-    assert "while" not in ops_of(
-        scan_to_loops(plain_loop(1), Context(recurrence=RecurrenceOptions(loop=option), sub=SUB_PASSES))
-    )
+    assert "while" not in ops_of(scan_to_loops(plain_loop(1), Context(forms=Forms(loop=option), sub=SUB_PASSES)))
 
 
 def test_a_loop_of_open_length_cannot_be_unrolled() -> None:
     with pytest.raises(
         LowerError, match=r"cannot be unrolled(.|\n)*T steps, known only at run time(.|\n)*loop=\"auto\""
     ):
-        scan_to_loops(plain_loop(T), Context(recurrence=RecurrenceOptions(loop="unroll"), sub=SUB_PASSES))
+        scan_to_loops(plain_loop(T), Context(forms=Forms(loop="unroll"), sub=SUB_PASSES))
 
 
 def test_steps_share_the_loop_inside_them() -> None:

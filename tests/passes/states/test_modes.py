@@ -18,7 +18,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan, while_
 from jfuse.passes.context import Context
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.states.modes import apply_state_mode
 
 WEIGHTS = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
@@ -46,7 +46,7 @@ def program(graph: Graph, states: tuple[State, ...] = ()) -> Program:
 
 
 def streamed(build: Callable[..., Any], mode: Any, *types: TensorType) -> tuple[Signature, Context]:
-    ctx = Context(recurrence=RecurrenceOptions(state=mode))
+    ctx = Context(forms=Forms(state=mode))
     (signature,) = apply_state_mode(program(trace_graph(build, types or [STEPS])), ctx).signatures
     check_graph(signature.graph)
     return signature, ctx
@@ -60,7 +60,7 @@ def zeros(*shape: int) -> np.ndarray:
 def test_recurrences_start_anew(mode: Any) -> None:
     graph = trace_graph(lambda x: rnn(x, zeros(2, 4))[1], [STEPS])
     given = program(graph)
-    assert apply_state_mode(given, Context(recurrence=RecurrenceOptions(state=mode))).signatures == given.signatures
+    assert apply_state_mode(given, Context(forms=Forms(state=mode))).signatures == given.signatures
 
 
 @pytest.mark.parametrize("start", [0.0, 0.25])
@@ -237,15 +237,15 @@ def held() -> Program:
 
 
 def test_the_sources_states_are_kept_as_they_are_or_exposed_by_layer() -> None:
-    (kept,) = apply_state_mode(held(), Context(recurrence=RecurrenceOptions(state="keep"))).signatures
+    (kept,) = apply_state_mode(held(), Context(forms=Forms(state="keep"))).signatures
     assert [s.name for s in kept.states] == ["rnn/variable", "x0"]
-    (exposed,) = apply_state_mode(held(), Context(recurrence=RecurrenceOptions(state="io"))).signatures
+    (exposed,) = apply_state_mode(held(), Context(forms=Forms(state="io"))).signatures
     assert exposed.input_names == ("x0", "rnn_h", "x0_1")
     assert exposed.output_names == ("y0", "rnn_h", "x0_1")
 
 
 def test_reset_makes_constants_of_the_sources_states() -> None:
-    ctx = Context(recurrence=RecurrenceOptions(state="reset"))
+    ctx = Context(forms=Forms(state="reset"))
     (signature,) = apply_state_mode(held(), ctx).signatures
     assert (len(signature.graph.inputs), len(signature.graph.outputs), signature.states) == (1, 1, ())
     assert ["is not kept: every call starts" in note for note in ctx.report.notes] == [True, True]

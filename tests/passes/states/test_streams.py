@@ -16,7 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan
 from jfuse.passes.context import Context
-from jfuse.passes.options import RecurrenceOptions
+from jfuse.passes.options import Forms
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.running.runner import Runner
 from tests.passes.states.test_modes import cell
@@ -44,7 +44,7 @@ def recurrence(x: Any) -> Any:
 def streamed(graph: Graph, mode: Any = "keep") -> Signature:
     names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     program = Program((Signature("main", graph, *names),))
-    return apply_state_mode(program, Context(recurrence=RecurrenceOptions(state=mode))).signatures[0]
+    return apply_state_mode(program, Context(forms=Forms(state=mode))).signatures[0]
 
 
 def sizes(x: Any, *shape: Any) -> Any:

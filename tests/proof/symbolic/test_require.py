@@ -35,7 +35,7 @@ class Recurrence(tf.Module):
 
 
 def test_what_is_proven_fuses_under_the_requirement() -> None:
-    report = jfuse.convert(Recurrence().plain, require="proven", verify=False).report
+    report = jfuse.convert(Recurrence().plain, forms=jfuse.Forms(require="proven"), verify=False).report
     assert [f.proof for f in report.fused] == ["proven"]
 
 
@@ -43,7 +43,7 @@ def test_what_is_only_tested_is_refused_under_it() -> None:
     (fusion,) = jfuse.convert(Recurrence().masked, verify=False).report.fused
     assert fusion.proof == "tested"
     assert fusion.stopped
-    report = jfuse.convert(Recurrence().masked, require="proven", verify=False).report
+    report = jfuse.convert(Recurrence().masked, forms=jfuse.Forms(require="proven"), verify=False).report
     assert report.fused == []
     (refusal,) = (r for r in report.refused if r.condition == "only_tested")
     assert fusion.stopped in refusal.detail
@@ -51,7 +51,7 @@ def test_what_is_only_tested_is_refused_under_it() -> None:
 
 def test_another_requirement_is_an_error() -> None:
     with pytest.raises(JfuseError, match="require"):
-        jfuse.convert(Recurrence().plain, require="tested")  # type: ignore[arg-type]
+        jfuse.convert(Recurrence().plain, forms=jfuse.Forms(require="tested"))  # type: ignore[arg-type]
 
 
 def test_remedies_spell_it_as_the_command_line_does() -> None:

@@ -64,7 +64,7 @@ def test_a_fault_of_the_lowering_is_found_at_its_node(model: jfuse.Model, lite: 
     node = f"layer{layer}/product"
     broken = jfuse.Model(with_fault(lite.program, node, transposed_weights), lite.imported)
     with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/xla\) at {node}") as caught:
-        jfuse.verify(broken, reference=model)
+        jfuse.verify(broken, model)
     assert "fully_connected" in str(caught.value)
 
 
@@ -76,10 +76,10 @@ def test_a_fault_of_the_file_is_found_at_its_operator(
     broken = to_bytes(with_fault(lite.program, node, transposed_weights))
     monkeypatch.setattr(lite, "_bytes", broken)
     with pytest.raises(jfuse.VerifyFailed, match="does not read back as signature 'serving_default'"):
-        jfuse.verify(lite, reference=model)
+        jfuse.verify(lite, model)
     monkeypatch.setattr(parties, "reads_back", lambda program, data: None)
     with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/litert\) at {node}"):
-        jfuse.verify(lite, reference=model)
+        jfuse.verify(lite, model)
 
 
 def test_a_state_that_is_not_written_anew_is_found_on_the_second_invoke(lite: jfuse.Model) -> None:
@@ -92,7 +92,7 @@ def test_a_state_that_is_not_written_anew_is_found_on_the_second_invoke(lite: jf
             return {name: value + (next(calls) > 0) for name, value in found.items()}, after
 
     with pytest.raises(jfuse.VerifyFailed, match="tensorflow/xla"):
-        jfuse.verify(Forgetful(lite.program, lite.imported), reference=lite)
+        jfuse.verify(Forgetful(lite.program, lite.imported), lite)
 
 
 class Sum(tf.Module):
@@ -115,7 +115,7 @@ def adder() -> tuple[Sum, jfuse.Model]:
 def test_rows_of_calls_are_compared_and_variables_put_back(adder: tuple[Sum, jfuse.Model]) -> None:
     module, model = adder
     module.total.assign([5.0, 6.0])  # since the import: the comparison starts from what was imported
-    report = jfuse.verify(jfuse.lower(model), reference=model)
+    report = jfuse.verify(jfuse.lower(model), model)
     assert [(d.output, d.pair) for d in report.differences] == [
         ("output_0", "tensorflow/xla"),
         ("state total", "tensorflow/xla"),
@@ -133,7 +133,7 @@ def test_a_state_that_is_lost_is_found_on_the_second_call(adder: tuple[Sum, jfus
             return super().step(first_states(self.program), *args, **options)
 
     with pytest.raises(jfuse.VerifyFailed, match=r"output 'output_0' .* differs \(tensorflow/xla\)"):
-        jfuse.verify(Lossy(lite.program, lite.imported), reference=model)
+        jfuse.verify(Lossy(lite.program, lite.imported), model)
     assert module.total.numpy().tolist() == [1.0, 2.0]
 
 
@@ -158,7 +158,7 @@ def test_what_the_source_does_not_keep_alike_is_compared_with_its_first_call(
     adder: tuple[Sum, jfuse.Model], state: Any, pairs: set[str]
 ) -> None:
     module, model = adder
-    report = jfuse.verify(jfuse.lower(model, state=state), reference=model)
+    report = jfuse.verify(jfuse.lower(model, state=state), model)
     assert {d.pair for d in report.differences} == pairs
     assert module.total.numpy().tolist() == [1.0, 2.0]
 
@@ -244,9 +244,9 @@ def test_another_value_that_is_no_number_fails(
         return tf.function(lambda x: tf.abs(x) * 0 + constant, input_signature=[spec], autograph=False)
 
     lite = jfuse.convert(giving(found))
-    assert jfuse.verify(lite, giving(found), edges="none", **options).passed
+    assert jfuse.verify(lite, giving(found), jfuse.Verify(edges="none", **options)).passed
     with pytest.raises(jfuse.VerifyFailed, match=r"max\|a-b\| inf"):
-        jfuse.verify(lite, giving(wanted), edges="none", **options)
+        jfuse.verify(lite, giving(wanted), jfuse.Verify(edges="none", **options))
 
 
 def test_among_samples_alone_another_value_that_is_no_number_fails() -> None:

@@ -103,7 +103,7 @@ def test_windows_that_move_round_otherwise_than_sums(bias: float) -> None:
 def test_denormals_that_tensorflow_takes_for_zeros() -> None:
     """LiteRT does not, and divides them by 1e-12; a scale that is wrong for all numbers is found all the same."""
     model = jfuse.convert(response(1e-6), verify=False)
-    found = jfuse.verify(model, calls=2)
+    found = jfuse.verify(model, options=jfuse.Verify(calls=2))
     assert found.passed
     assert any("denormals" in note for note in found.notes)
     with pytest.raises(jfuse.VerifyFailed, match="differs"):

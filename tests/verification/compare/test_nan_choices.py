@@ -31,7 +31,7 @@ def test_other_inputs_are_drawn_where_a_choice_is_made_among_nans() -> None:
 )
 def test_what_differs_beside_nans_is_found(other: Any) -> None:
     with pytest.raises(jfuse.VerifyFailed, match="output 'y'"):
-        jfuse.verify(jfuse.convert(function(other), verify=False), reference=function(best))
+        jfuse.verify(jfuse.convert(function(other), verify=False), function(best))
 
 
 def test_nans_that_no_choice_meets_excuse_nothing() -> None:
@@ -40,4 +40,4 @@ def test_nans_that_no_choice_meets_excuse_nothing() -> None:
 
     wrong = jfuse.convert(function(lambda x: beside(x, -1.0)), verify=False)
     with pytest.raises(jfuse.VerifyFailed, match="output 'y'"):
-        jfuse.verify(wrong, reference=function(lambda x: beside(x, 1.0)))
+        jfuse.verify(wrong, function(lambda x: beside(x, 1.0)))

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.options import grouped
 from jfuse.ir.graph import Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -28,7 +29,7 @@ Function = Callable[[Any], Any]
 
 
 def converted(function: Function, spec: tf.TensorSpec = SPEC, **options: Any) -> jfuse.Model:
-    return jfuse.convert(tf.function(function, input_signature=[spec], autograph=False), **options)
+    return jfuse.convert(tf.function(function, input_signature=[spec], autograph=False), **grouped(options))
 
 
 def logits(x: Any) -> Any:
@@ -118,7 +119,7 @@ def test_among_samples(files: dict[str, jfuse.Model]) -> None:
     given = np.random.default_rng(1).standard_normal((5, 4)).astype(np.float32)
     assert jfuse.verify(files["constant"], reference, inputs=given).passed
     with pytest.raises(jfuse.VerifyFailed, match="scale of each element"):
-        jfuse.verify(files["constant"], reference, edges="none", calls=1, samples=3000, seed=5)
+        jfuse.verify(files["constant"], reference, jfuse.Verify(calls=1, seed=5), edges="none", samples=3000)
 
 
 def test_what_is_saved_shows_it_again(files: dict[str, jfuse.Model], tmp_path: Any) -> None:

@@ -64,4 +64,4 @@ def test_a_result_is_that_of_the_operand_or_of_one_beside_it(operand: float, res
 @pytest.mark.parametrize("fault", [{"end": 16.5}, {"gain": 1.01}], ids=str)
 def test_other_steps_and_weights_differ(fault: dict[str, Any]) -> None:
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        jfuse.verify(jfuse.convert(net(**fault), verify=False).to_bytes(), net(), edges="none", shrink=0)
+        jfuse.verify(jfuse.convert(net(**fault), verify=False).to_bytes(), net(), jfuse.Verify(shrink=0), edges="none")

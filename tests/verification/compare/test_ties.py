@@ -18,7 +18,7 @@ from jfuse.model import Model
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.verification import failures
 from jfuse.verification.compare.ties import chooses
-from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
+from jfuse.verification.options import Verify
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.sides import Sides
@@ -46,7 +46,7 @@ def detectors() -> dict[str, tuple[Model, Model]]:
 @pytest.mark.parametrize("name", slow_but(lambda name: False, DETECTORS))
 def test_detectors_with_saturated_scores_agree(detectors: dict[str, tuple[Model, Model]], name: str) -> None:
     lite, model = detectors[name]
-    found = jfuse.verify(lite, reference=model, edges="none")
+    found = jfuse.verify(lite, model, edges="none")
     assert found.passed
     assert any("ties within the tolerance were broken differently" in note for note in found.notes)
 
@@ -88,7 +88,7 @@ def test_faults_are_no_ties(detectors: dict[str, tuple[Model, Model]], name: str
     lite, model = detectors[name]
     signatures = tuple(replace(s, graph=changed(s.graph, fault)) for s in lite.program.signatures)
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        jfuse.verify(Model(Program(signatures), lite.imported), reference=model, edges="none", shrink=0)
+        jfuse.verify(Model(Program(signatures), lite.imported), model, jfuse.Verify(shrink=0), edges="none")
 
 
 @pytest.mark.parametrize("fault", [threshold])
@@ -99,7 +99,7 @@ def test_faults_of_the_file_alone_are_no_ties(
     lite, _ = detectors["mapped"]
     signatures = tuple(replace(s, graph=changed(s.graph, fault)) for s in lite.program.signatures)
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        jfuse.verify(Model(Program(signatures)), lite, edges="none", shrink=0)
+        jfuse.verify(Model(Program(signatures)), lite, jfuse.Verify(shrink=0), edges="none")
 
 
 def test_what_chooses(detectors: dict[str, tuple[Model, Model]]) -> None:
@@ -118,7 +118,7 @@ def test_comparisons_are_told_apart_by_roundings() -> None:
     assert any("broken differently" in note for note in found.report.notes)
     other = tf.function(lambda x: tf.cast(tf.sigmoid(x * 4.0) < 0.999, tf.float32), input_signature=[spec])
     with pytest.raises(jfuse.VerifyFailed):
-        jfuse.verify(found, other, shrink=0)
+        jfuse.verify(found, other, jfuse.Verify(shrink=0))
 
 
 def counting(least: float, gain: float = 1.0) -> Any:
@@ -151,7 +151,7 @@ def test_ties_that_a_state_keeps(state: Any) -> None:
         return
     for other in (counting(0.999), counting(1.0, gain=1.01)):
         with pytest.raises(jfuse.VerifyFailed, match="differs"):
-            jfuse.verify(found, other.__call__, inputs=list(x), shrink=0)
+            jfuse.verify(found, other.__call__, jfuse.Verify(shrink=0), inputs=list(x))
 
 
 def test_a_state_that_is_wrong_is_no_tie() -> None:
@@ -165,7 +165,7 @@ def test_a_state_that_is_wrong_is_no_tie() -> None:
     data = Model(Program((replace(signature, graph=prepare_outputs(kept, states=1)),))).to_bytes()
     sides = replace(Sides.of_model(lite, source), data=data, subjects=(OnXla(lite), InLiteRt(data, lite.program)))
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        verify_sides(sides, VerifyOptions(SamplingOptions(calls=3, edges="none"), FindingOptions(shrink=0)))
+        verify_sides(sides, Verify(calls=3, edges="none", shrink=0))
 
 
 def test_a_source_with_other_names_is_asked_by_its_own() -> None:
@@ -206,7 +206,7 @@ def test_ties_of_functions_of_jax(name: str) -> None:
     assert any("broken differently" in note for note in found.report.notes)
     other = jfuse.convert(lambda x: CHOICES[name](x + 0.1 * jnp.sign(x - 1)), [spec], verify=False)
     with pytest.raises(jfuse.VerifyFailed):
-        jfuse.verify(other, jfuse.load(CHOICES[name], [spec]), shrink=0)
+        jfuse.verify(other, jfuse.load(CHOICES[name], [spec]), jfuse.Verify(shrink=0))
 
 
 def texts(sign: float) -> Any:
@@ -225,9 +225,9 @@ def test_ties_in_a_loop_are_told_by_what_is_beside_them() -> None:
     assert "inputs of zeros: ties in a loop were broken differently" in found.report.notes
     zeros = np.zeros((1, 2, 5), np.float32)
     with pytest.raises(jfuse.VerifyFailed, match="differs"):  # of the user's own inputs the answer is asked
-        jfuse.verify(found, texts(1.0), inputs=[zeros], shrink=0)
+        jfuse.verify(found, texts(1.0), jfuse.Verify(shrink=0), inputs=[zeros])
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        jfuse.verify(found, texts(-1.0), shrink=0)
+        jfuse.verify(found, texts(-1.0), jfuse.Verify(shrink=0))
 
 
 def halved(instead_of_zero: float) -> Any:
@@ -243,4 +243,4 @@ def halved(instead_of_zero: float) -> Any:
 
 def test_a_loop_that_means_one_number_has_no_ties() -> None:
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        jfuse.verify(jfuse.convert(halved(0.0)), halved(3.0), shrink=0)
+        jfuse.verify(jfuse.convert(halved(0.0)), halved(3.0), jfuse.Verify(shrink=0))

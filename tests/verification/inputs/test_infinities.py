@@ -16,7 +16,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.running.micro import has_micro
 from jfuse.verification.inputs.edges import ONE_INFINITE, edge_inputs
-from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
+from jfuse.verification.options import Verify
 from jfuse.verification.plan import passes_infinities_on
 from jfuse.verification.sides import Sides
 from jfuse.verification.verify import verify_sides
@@ -29,8 +29,8 @@ def added(x: Array, y: Array) -> Array:
     return ops.relu(ops.add(x, y))
 
 
-def options(edges: Any) -> VerifyOptions:
-    return VerifyOptions(SamplingOptions(edges=edges), FindingOptions(shrink=0))
+def options(edges: Any) -> Verify:
+    return Verify(edges=edges, shrink=0)
 
 
 def signature(function: Any, types: list[TensorType]) -> Signature:

@@ -175,9 +175,11 @@ def test_batches_of_samples_have_the_sizes_that_agree() -> None:
 
 def test_samples_whose_outputs_have_sizes_of_their_own_are_refused() -> None:
     model = jfuse.convert(MODELS["mask of a length of its own"])
-    with pytest.raises(jfuse.JfuseError, match=r"has another shape for each sample(.|\n)*try +calls=N"):
+    with pytest.raises(
+        jfuse.JfuseError, match=r"has another shape for each sample(.|\n)*try +options=jfuse.Verify.calls=…"
+    ):
         jfuse.verify(model, samples=8, edges="none")
-    assert jfuse.verify(model, calls=8, edges="none").passed
+    assert jfuse.verify(model, options=jfuse.Verify(calls=8), edges="none").passed
 
 
 def test_batches_of_samples_are_drawn_as_calls_are() -> None:
@@ -198,20 +200,18 @@ def test_a_model_that_takes_nothing_drawn_says_what_helps(tmp_path: Path) -> Non
     right = np.array([3, 14, 15], np.int32)
     np.savez(tmp_path / "data.npz", x=right)
     for samples in (right, {"x": right}, [right, right], tmp_path / "data.npz"):
-        found = jfuse.convert(model, samples=samples).report.differences
+        found = jfuse.convert(model, verify=jfuse.Verify(inputs=samples)).report.differences
         assert [d.samples for d in found] == [2 if isinstance(samples, list) else 1] * 2
     with pytest.raises(jfuse.VerifyFailed, match="TensorFlow fails on the inputs of"):
-        jfuse.convert(model, samples=right + 1)
-    with pytest.raises(jfuse.JfuseError, match="samples= needs verify=True"):
-        jfuse.convert(model, samples=right, verify=False)
+        jfuse.convert(model, verify=jfuse.Verify(inputs=right + 1))
 
 
 def test_the_tolerance_of_a_conversion() -> None:
     model = traced(lambda x: tf.tanh(x @ tf.transpose(x)), floats("x", 8, 8))
-    (on_xla, _) = jfuse.convert(model, tolerance=0.5).report.differences
+    (on_xla, _) = jfuse.convert(model, verify=jfuse.Verify(tolerance=0.5)).report.differences
     assert (on_xla.tolerance, on_xla.reason) == (0.5, "as asked for")
     with pytest.raises(jfuse.VerifyFailed, match="of at most 1e-12"):
-        jfuse.convert(model, tolerance=1e-12)
+        jfuse.convert(model, verify=jfuse.Verify(tolerance=1e-12))
 
 
 GENERATOR = np.random.default_rng(0)

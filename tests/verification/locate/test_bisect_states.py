@@ -135,7 +135,7 @@ def test_what_fails_is_shrunk_without_its_states(running: Any) -> None:
     module, model, forms = running
     wrong = changed(forms["io"].program, "after", "mul", constant(1, lambda a: a * 1.5))
     with pytest.raises(jfuse.VerifyFailed, match="at after") as failed:
-        jfuse.verify(jfuse.Model(wrong, model.imported), reference=model, edges="none")
+        jfuse.verify(jfuse.Model(wrong, model.imported), model, edges="none")
     ((_, inputs),) = failed.value.verification.inputs
     assert inputs["total"].tolist() == module.total.numpy().tolist() == [1, 1, 1]
     assert not inputs["x"].any()

@@ -117,7 +117,7 @@ def test_the_message_and_the_notes_name_it(monkeypatch: pytest.MonkeyPatch) -> N
     plain: Callable[..., LiteRt] = LiteRt
     monkeypatch.setattr(in_litert, "LiteRt", lambda data, **options: plain(wrong, delegates=False))
     with pytest.raises(jfuse.VerifyFailed, match=r"\(xla/litert\) at head/act/Tanh.* in XNNPACK") as failed:
-        jfuse.verify(Model(program), edges="none", shrink=0)
+        jfuse.verify(Model(program), edges="none", options=jfuse.Verify(shrink=0))
     assert "LiteRT errs with XNNPACK alone: its own kernels agree with XLA" in failed.value.verification.notes
 
 

@@ -144,7 +144,7 @@ def test_a_recurrence_with_its_states() -> None:
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((6, 4), batch_size=1), keras.layers.LSTM(12), keras.layers.Dense(3)])
     samples = [drawn(1, 6, 4, seed=s) for s in range(8)]
-    lite = jfuse.convert(model, quantize="int8", calibration=samples, verify=False, prefer="fused")
+    lite = jfuse.convert(model, quantize="int8", calibration=samples, verify=False, forms=jfuse.Forms(prefer="fused"))
     report = jfuse.quantize_report(lite, data=samples)
     states = [t for t in report.tensors if t.op == "unidirectional_sequence_lstm"]
     assert [t.type[:3] for t in states] == ["i8[", "i8[", "i16"]

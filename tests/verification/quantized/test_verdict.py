@@ -37,7 +37,7 @@ _RIGHT = [
 
 
 def _verified(name: str, data: bytes, **options: Any) -> Verification:
-    return jfuse.verify(data, official(name, "float"), edges="none", **options)
+    return jfuse.verify(data, official(name, "float"), jfuse.Verify(edges="none", **options))
 
 
 @pytest.mark.parametrize(

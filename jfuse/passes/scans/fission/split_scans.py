@@ -44,7 +44,7 @@ def split_scans(graph: Graph, ctx: Context) -> Graph:
     same = all(map(operator.is_, eqns, graph.eqns))
     inner = graph if same else replace(graph, eqns=eqns)
     # States become inputs after this (states/streams.py); what was computed from their initial values would not follow.
-    delays = ctx.recurrence.state not in ("keep", "io")
+    delays = ctx.forms.mode not in ("keep", "io")
     return rewrite(inner, lambda eqn: _taken_apart(eqn, _is_affine_or_layout, late=False, delays=delays))
 
 

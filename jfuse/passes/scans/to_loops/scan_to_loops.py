@@ -135,12 +135,12 @@ class _Visitor:
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         sequences, collected = ([atom.type for atom in part] for part in rows)
-        cell_us = partial(fused_microseconds, machine=self._ctx.recurrence.machine)
+        cell_us = partial(fused_microseconds, machine=self._ctx.forms.machine)
         size = LoopSize.of(body, loop.length, sequences, collected, cell_us)
         form = self._form(loop, size)
-        expected = size.expected(self._room("speed"), self._ctx.recurrence.machine)
+        expected = size.expected(self._room("speed"), self._ctx.forms.machine)
         self._held += size.added_operators(form)
-        self._ctx.report.loops.append(_told(loop, size, form, expected, self._ctx.recurrence.machine))
+        self._ctx.report.loops.append(_told(loop, size, form, expected, self._ctx.forms.machine))
         return written(loop, form, self._homes)
 
     def _room(self, prefer: str) -> Room:
@@ -153,11 +153,11 @@ class _Visitor:
             return LoopSpelling(unrolled=True)
         if any(map(_is_opaque_draw, all_eqns(loop.body))):
             return self._one_step_a_turn(loop)
-        asked_for = self._ctx.recurrence.forms.get(str(loop.eqn.source), FUSED)
+        asked_for = self._ctx.forms.by_source.get(str(loop.eqn.source), FUSED)
         if asked_for != FUSED and (is_known(loop.length) or asked_for != LoopSpelling(unrolled=True).short):
             return LoopSpelling.named(asked_for)
-        loop_form = self._ctx.recurrence.loop
-        prefer, whiles = self._ctx.recurrence.prefer, self._ctx.recurrence.whiles
+        loop_form = self._ctx.forms.loop
+        prefer, whiles = self._ctx.forms.prefer, self._ctx.whiles
         if loop_form == "auto" and prefer in ("auto", "fused") and whiles is not None:
             loop_form = "while" if str(loop.eqn.source) in whiles or not is_known(loop.length) else "unroll"
         if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
@@ -171,11 +171,11 @@ class _Visitor:
             return self._choose(size, room)
         if prefer == "size":
             return smallest(size, room, unroll=loop_form != "while")
-        return fastest(size, room, self._ctx.recurrence.machine, unroll=loop_form != "while")
+        return fastest(size, room, self._ctx.forms.machine, unroll=loop_form != "while")
 
     def _one_step_a_turn(self, loop: Loop) -> LoopSpelling:
         """The only form in which each operator of a step is one operator of the file."""
-        if self._ctx.recurrence.loop == "unroll" or not self._ctx.target.has("WHILE"):
+        if self._ctx.forms.loop == "unroll" or not self._ctx.target.has("WHILE"):
             raise _copied_draw(loop)
         return LoopSpelling()
 
@@ -211,7 +211,7 @@ def _copied_draw(loop: Loop) -> LowerError:
         where=str(loop.eqn.source) or None,
         expected="one operator in WHILE, which continues where its last call ended",
         found="copies of it, which may all begin at the same seed",
-        remedy='loop="auto", and a target with WHILE',
+        remedy='forms=jfuse.Forms(loop="auto"), and a target with WHILE',
     )
 
 
@@ -221,7 +221,7 @@ def _open_length(loop: Loop) -> LowerError:
         where=str(loop.eqn.source) or None,
         expected="a number of steps that is known",
         found=f"{loop.length} steps, known only at run time",
-        remedy='loop="auto", or give the model a fixed sequence length',
+        remedy='forms=jfuse.Forms(loop="auto"), or give the model a fixed sequence length',
     )
 
 
