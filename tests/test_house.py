@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import jfuse
@@ -49,16 +50,17 @@ def test_each_option_stands_in_one_object_with_its_text() -> None:
     assert [name for name, text in texts if not text] == []
 
 
-@pytest.mark.parametrize("kind", ["Forms", "Inputs", "Pipeline", "Verify"])
-def test_an_option_as_a_keyword_says_which_object_has_it(kind: str) -> None:
-    keywords = {"source", "inputs", "batch", "target", "state", "rules", "unsafe"}  # of `convert` itself
-    for field, _ in texts_of(KINDS[kind]):
-        if field.name in keywords:
-            continue
-        with pytest.raises(
-            jfuse.UnknownOption, match=rf"\n.*\n.*\n +try +{kind.lower()}=jfuse\.{kind}\({field.name}=5"
-        ):
-            jfuse.convert("absent", **{field.name: 5})  # type: ignore[arg-type]
+def test_a_field_may_be_a_keyword_of_a_function_that_takes_its_object() -> None:
+    x = jfuse.ir.TensorType((2,), jfuse.ir.DType.f32)
+    graph = jfuse.ir.trace_graph(jfuse.ops.tanh, [x])
+    seen: list[str] = []
+    result = jfuse.convert(graph, samples=np.ones(2, np.float32), calls=2, on_stage=seen.append)  # type: ignore[call-arg]
+    assert "verify" in seen
+    assert result.verification is not None
+    with pytest.raises(jfuse.JfuseError, match="no precision 'half'"):
+        jfuse.lower(graph, precision="half")  # type: ignore[call-arg]
+    with pytest.raises(jfuse.JfuseError, match=r"calls= needs verify=True\n.*verify=False"):
+        jfuse.convert(graph, verify=False, calls=2)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_an_option_as_a_keyword_says_which_object_has_it(kind: str) -> None:
         (lambda: jfuse.convert("absent", paddin="right"), r"forms=jfuse\.Forms\(padding=…\)"),  # type: ignore[call-arg]
         (lambda: jfuse.convert("absent", quantise="int8"), "quantize=…"),  # type: ignore[call-arg]
         (lambda: jfuse.Forms(prefr="speed"), "prefer=…"),  # type: ignore[call-arg]
-        (lambda: jfuse.verify("a", calls=1), r"options=jfuse\.Verify\(calls=1\)"),  # type: ignore[call-arg]
+        (lambda: jfuse.verify("a", call=1), r"options=jfuse\.Verify\(calls=…\)"),  # type: ignore[call-arg]
         (lambda: jfuse.load("absent", loop="while"), r"a function that takes jfuse\.Forms"),  # type: ignore[call-arg]
     ],
 )

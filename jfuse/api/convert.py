@@ -40,7 +40,7 @@ from jfuse.verification.sides import Sides
 @only_jfuse_errors("conversion")
 def convert(
     source: Any,
-    inputs: Any = None,
+    inputs: Inputs | Any = None,
     *,
     batch: int | None = None,
     target: TargetName | Sequence[TargetName] | None = None,

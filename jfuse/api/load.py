@@ -39,7 +39,7 @@ from jfuse.tflite.read.file import load_tflite
 @only_jfuse_errors("loading")
 def load(
     source: Any,
-    inputs: Any = None,
+    inputs: Inputs | Any = None,
     *,
     batch: int | None = None,
     rules: Iterable[Rule] | None = None,

@@ -52,7 +52,7 @@ def quantize(
     pipeline: Pipeline | None = None,
     verify: bool = True,
     device: str | None = None,
-    inputs: Any = None,
+    inputs: Inputs | Any = None,
     batch: int | None = None,
     unsafe: bool = False,
 ) -> Model:

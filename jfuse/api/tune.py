@@ -38,7 +38,7 @@ _CHOSEN = "chosen"
 @only_jfuse_errors("tuning")
 def tune(
     source: Any,
-    inputs: Any = None,
+    inputs: Inputs | Any = None,
     *,
     batch: int | None = None,
     target: TargetName | Sequence[TargetName] | None = None,

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from jfuse.base.errors import ImportFailed, InternalError, JfuseError
 from jfuse.base.option_values import need_function, need_truth
-from jfuse.base.options import unknown_option
+from jfuse.base.options import with_objects
 from jfuse.base.settings import eager_tensorflow, has_device, large_programs, need_threads_of_jax, own_settings
 from jfuse.base.users_code import as_users, is_users
 
@@ -43,7 +43,8 @@ NEXT = {"ai-edge-litert": "3", "jax": "0.13", "numpy": "3", "tensorflow": "2.22"
 def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let nothing but JfuseErrors and the user's own exceptions leave the decorated public function.
 
-    Keywords that it lacks are an UnknownOption, and so refused are truth values and functions that are something else.
+    Keywords that are fields of its objects of options are put into these; unknown ones are an UnknownOption. Truth
+    values and functions that are something else are refused.
     stage: the function's task, for the message.
     on_values: it computes with the user's arrays, whose values (a shape, an index) may be invalid.
     """
@@ -51,12 +52,12 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         stated = {name: _KINDS[kind] for name, kind in function.__annotations__.items() if kind in _KINDS}
         parameters = inspect.signature(function).parameters.values()
-        names = None if any(p.kind is p.VAR_KEYWORD for p in parameters) else {p.name for p in parameters}
+        takes_objects = not any(p.kind is p.VAR_KEYWORD for p in parameters)
 
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in () if names is None else kwargs.keys() - names:
-                raise unknown_option(function, name, kwargs[name])
+            if takes_objects:
+                args, kwargs = cast(Any, with_objects(function, args, kwargs))
             need_threads_of_jax()
             for name in stated.keys() & kwargs.keys():
                 stated[name](f"{name}=", kwargs[name])

@@ -7,6 +7,7 @@ keywords are made from the fields.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -128,6 +129,38 @@ def home_of(name: str) -> type | None:
     return next((kind for kind in OBJECTS.values() if any(f.name == name for f, _ in texts_of(kind))), None)
 
 
+def with_objects(
+    function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call; keywords that are fields of an object which the function takes are put into it.
+
+    Raises UnknownOption for a keyword that is no field of such an object, JfuseError for one of an object that is off.
+    """
+    signature = inspect.signature(function)
+    single = {name: keywords[name] for name in keywords.keys() - signature.parameters.keys()}
+    if not single:
+        return args, keywords
+    bound = signature.bind_partial(*args, **{n: v for n, v in keywords.items() if n not in single}).arguments
+    for name, value in single.items():
+        home = home_of(name)
+        taken = None if home is None else _parameter_for(function, home)
+        if home is None or taken is None:
+            raise unknown_option(function, name, value)
+        whole = bound.get(taken)
+        if whole is False:
+            raise JfuseError(f"{name}= needs {taken}=True", found=f"{taken}=False", remedy="one of the two")
+        if not isinstance(whole, home):
+            whole = home() if whole is None or whole is True else home(whole)
+        bound[taken] = replace(whole, **{name: value})  # type: ignore[type-var]
+    return (), dict(bound)
+
+
+def _parameter_for(function: Callable[..., Any], kind: type) -> str | None:
+    """The parameter of a function that takes an object of options."""
+    parameters = inspect.signature(function).parameters.values()
+    return next((p.name for p in parameters if re.search(rf"\b{kind.__name__}\b", str(p.annotation))), None)
+
+
 def unknown_option(function: Callable[..., Any], name: str, value: object) -> UnknownOption:
     """The error for a keyword that a function lacks: it says which option was meant, or which object has it."""
     parameters = inspect.signature(function).parameters
@@ -135,9 +168,8 @@ def unknown_option(function: Callable[..., Any], name: str, value: object) -> Un
     (meant,) = [name] if name in homes else get_close_matches(name, [*parameters, *homes], n=1, cutoff=0.7) or [""]
     remedy = f"{meant}={shown(value) if meant == name else '…'}" if meant else None
     if meant in homes and meant not in parameters:
-        home = homes[meant].__name__
-        takes = next((p.name for p in parameters.values() if home in str(p.annotation) or p.name == home.lower()), None)
-        made = f"jfuse.{home}({remedy})"
+        takes = _parameter_for(function, homes[meant])
+        made = f"jfuse.{homes[meant].__name__}({remedy})"
         remedy = f"a function that takes {made}" if takes is None else f"{takes}={made}"
     return UnknownOption(
         f"{function.__name__} takes no {name}=",

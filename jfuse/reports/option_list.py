@@ -30,6 +30,9 @@ result = jfuse.convert(
 )
 ```
 
+In a script or a notebook, a field may also be a keyword of a function that takes its object:
+`jfuse.convert(model, padding="right")`. Type checkers know the keywords of the table alone.
+
 An unknown keyword is an `UnknownOption`, which says where the option is. The command line has the same options as
 flags, grouped by object in `--help`.
 """

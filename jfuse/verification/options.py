@@ -54,7 +54,7 @@ class Verify:
 
     samples: int = option(
         "Independent first calls (rows of them, where something is kept) to compare besides.",
-        "They are computed in batches.",
+        "They are computed in batches. Arrays in place of a number are taken for `inputs`.",
         default=0,
         min=0,
     )
@@ -142,6 +142,9 @@ class Verify:
     )
 
     def __post_init__(self) -> None:
+        if self.inputs is None and not isinstance(self.samples, int | str):
+            object.__setattr__(self, "inputs", self.samples)
+            object.__setattr__(self, "samples", 0)
         whole("samples=", self.samples, most=LARGEST_SIZE)
         whole("calls=", self.calls, 1, LARGEST_SIZE)
         whole("seed=", self.seed)
@@ -157,7 +160,7 @@ class Verify:
             path_of("save_failing=", self.save_failing)
         if not isinstance(self.device, str | None):
             raise JfuseError(f"no device {shown(self.device)}", expected="the name of a backend of XLA, or a command")
-        stated = self.tolerance
-        if stated is not None:
-            for name, value in stated.items() if isinstance(stated, Mapping) else [("", stated)]:
+        tolerance = self.tolerance
+        if tolerance is not None:
+            for name, value in tolerance.items() if isinstance(tolerance, Mapping) else [("", tolerance)]:
                 real(f"tolerance= for {name}" if name else "tolerance=", value)
