@@ -224,6 +224,18 @@ def sliced(form: Form, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequ
     return on_axes(form, lambda rows: rows[tuple(slices)], touched)
 
 
+def one_part(form: Form, axes: Sequence[int], starts: np.ndarray, sizes: Sequence[Dim]) -> Form | None:
+    """The part of these sizes, from these places of some axes; None where it may reach beyond the end."""
+    places: dict[int, int] = {axis: int(start) for axis, start in zip(axes, starts, strict=True)}
+    first = [places.get(axis, 0) for axis in range(len(form.axes))]
+    ends = [start + size for start, size in zip(first, sizes, strict=True)]
+    for start, end, size in zip(first, ends, form.shape, strict=True):
+        is_first = start == 0 and (same(end, size) is True or (is_known(end) and end == 1))
+        if not is_first and not (start >= 0 and is_known(end) and is_known(size) and end <= size):
+            return None
+    return sliced(form, first, ends, [1] * len(first))
+
+
 def _place(form: Form, axis: int, start: Dim, end: Dim) -> Form:
     """An open axis at its first or last place."""
     size = form.shape[axis]

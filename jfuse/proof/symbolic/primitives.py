@@ -154,7 +154,7 @@ def _index(index: Form, dim: Any, size: Any) -> int:
 def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     """Rows by constant indices: jax's own gather of the numbers of the rows."""
     form, index = forms
-    last = _last_places(atoms, form, index, eqn)
+    last = _last_place(atoms, form, index, eqn)
     if last is not None:
         return last
     counted = masked.gathered(atoms, form, index, eqn.params["dimension_numbers"], eqn.params["slice_sizes"])
@@ -167,6 +167,10 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     if numbers.operand_batching_dims:
         raise Stopped("a gather in batches")
+    is_one = len(index.constant) == len(numbers.start_index_map)
+    part = moves.one_part(form, numbers.start_index_map, index.constant, sizes) if is_one else None
+    if part is not None:
+        return moves.reshaped(part, eqn.outvars[0].aval.shape)
     parts = [a for a in range(len(form.axes)) if same(sizes[a], form.shape[a]) is not True]
     form = moves.with_closed(form, parts)
     if any(form.is_open(a) for a in numbers.collapsed_slice_dims):
@@ -187,31 +191,26 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     return moves.moved(form, chosen, axes)
 
 
-def _last_places(atoms: Atoms, form: Form, index: Form, eqn: Any) -> Form | None:
-    """A gather of one place of an open axis, all of the other ones: its last, or its first; else None."""
+def _last_place(atoms: Atoms, form: Form, index: Form, eqn: Any) -> Form | None:
+    """A gather of the last place of an open axis by its size, all of the other ones; else None."""
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     whole = [same(s, d) is True for s, d in zip(sizes, form.shape, strict=True)]
     if len(numbers.start_index_map) != 1 or sum(not w for w in whole) != 1 or index.rows != 1:
         return None
     axis = numbers.start_index_map[0]
-    if whole[axis] or not form.is_open(axis) or len(form.axes[axis]) != 1:
+    if whole[axis] or not form.is_open(axis) or len(form.axes[axis]) != 1 or sizes[axis] != 1:
         return None
-    place = _end(atoms, index, form.shape[axis])
-    if place is None or sizes[axis] != 1:
+    if not _is_last(atoms, index, form.shape[axis]):
         return None
-    row = moves.at(form, axis, Ref("at", place))
-    return moves.reshaped(row, eqn.outvars[0].aval.shape)
+    return moves.reshaped(moves.at(form, axis, Ref("at", -1)), eqn.outvars[0].aval.shape)
 
 
-def _end(atoms: Atoms, index: Form, size: Any) -> int | None:
-    """0 for an index of the first place, -1 for one of the last, else None."""
-    if not index.blocks:
-        first = not index.error and bool(index.constant[0] == 0)
-        last = not index.error and is_known(size) and bool(index.constant[0] == size - 1)
-        return 0 if first else -1 if last else None
-    ((instance, block), *others) = index.blocks.items()
-    is_last = atoms.of(instance).op == ("dim", str(size - 1)) and isinstance(block, Picks) and block.scale[0] == 1
-    return -1 if is_last and not others and index.constant[0] == 0 else None
+def _is_last(atoms: Atoms, index: Form, size: Any) -> bool:
+    """Whether an index is the last place of an axis: its size less 1."""
+    if len(index.blocks) != 1 or index.constant[0] != 0:
+        return False
+    ((instance, block),) = index.blocks.items()
+    return atoms.of(instance).op == ("dim", str(size - 1)) and isinstance(block, Picks) and bool(block.scale[0] == 1)
 
 
 def _pad(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:

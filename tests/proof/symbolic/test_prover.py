@@ -274,6 +274,20 @@ def test_loops_over_other_steps_are_not_equal(sizes: dict[str, Any]) -> None:
     assert prove_symbolically(body, other).stopped
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_read_of_one_step_leaves_the_steps_open(place: int) -> None:
+    """So many steps are not written out: the loop is proven by induction."""
+    loop = cells.Loop(cells.simple(), [f32(BATCH, UNITS)], steps=2000).eqn()
+
+    def body(h: Any, x: Any) -> Any:
+        begin, ones = np.array([place, 0, 0], np.int32), np.ones(3, np.int32)
+        one = ops.strided_slice(x, begin, ones, ones, begin_mask=2, end_mask=2, shrink_axis_mask=1)
+        return tuple(loop.op.run([ops.add(h, ops.zeros_like(one)), x], loop.params, loop.bodies))
+
+    replacement = rnn(steps=2000)
+    assert prove_symbolically(trace_graph(body, [v.type for v in replacement.inputs]), replacement).stopped == ""
+
+
 def test_other_initial_states_are_not_equal() -> None:
     body = _loop(_sum, [f32(BATCH, UNITS)])
     h, x = body.inputs
