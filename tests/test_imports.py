@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parsed import parsed
+
 ROOT = Path(__file__).parent.parent
 ROOMS = {"jfuse": "jfuse", "lowering": "jfuse.lowering", "kernels": "jfuse.kernels"}  # folder: package
 
@@ -165,7 +167,7 @@ def imports() -> list[Import]:
     return [
         Import(module, statement.lineno, target, in_function)
         for module, path in MODULES.items()
-        for statement, in_function in statements(ast.parse(path.read_text(encoding="utf-8")))
+        for statement, in_function in statements(parsed(path))
         for target in targets(statement, MODULES)
     ]
 
@@ -274,7 +276,7 @@ def test_tensorflow_is_imported_only_where_it_is_read() -> None:
 
 def test_only_the_face_imports_by_name() -> None:
     """There all names are imported at their first use."""
-    found = {m: disguised(ast.parse(path.read_text(encoding="utf-8"))) for m, path in MODULES.items()}
+    found = {m: disguised(parsed(path)) for m, path in MODULES.items()}
     assert [module for module, names in found.items() if names] == ["jfuse"]
     assert disguised(ast.parse("importlib.import_module('jfuse.ir')")) == [(1, "jfuse.ir")]
 

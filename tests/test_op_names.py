@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.schema import BUILTIN_CODES
+from tests.parsed import parsed
 from tests.test_imports import MODULES
 
 MOST_FILES = 28
@@ -83,10 +83,9 @@ OF_TERMS = "jfuse.proof.symbolic."
 """There `op` is what a term computes: a name, or a tuple of one and its numbers."""
 
 
-@cache
 def trees() -> dict[str, ast.Module]:
-    """The parsed source of each module: in the first test that asks, as it takes seconds in each worker."""
-    return {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
+    """The parsed source of each module."""
+    return {module: parsed(path) for module, path in MODULES.items()}
 
 
 def asking(*, of_the_format: bool) -> dict[str, list[str]]:

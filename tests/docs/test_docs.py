@@ -18,17 +18,13 @@ from bench import latency
 from bench.runs_on import markdown
 from jfuse.lowering.defaults import default_rules
 from tests.generated import COMMAND
+from tests.parsed import parsed
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("jfuse", "lowering", "kernels")
 REFUSALS = ROOT / "jfuse" / "refusals.md"  # in the package: `jfuse explain` reads it
 PAGES = [ROOT / "README.md", REFUSALS, *sorted((ROOT / "docs").glob("*.md"))]
 MARK = "<!-- runs -->"
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def refusals(tree: ast.Module) -> Iterator[ast.expr]:

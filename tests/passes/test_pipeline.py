@@ -30,6 +30,7 @@ from jfuse.passes.promises import NO_COMPOSITES, NO_SCANS, NOTHING_DEAD, ONLY_BU
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Step, f32
 from tests.conftest import Golden
+from tests.parsed import parsed
 
 STEPS = 5
 COUNTER = TensorType((), DType.i32)
@@ -206,7 +207,7 @@ def test_passes_get_other_passes_from_the_pipeline_alone() -> None:
         f"{path.relative_to(folder)} imports {alias.name}"
         for path in folder.rglob("*.py")
         if path.name != "pipeline.py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.name in named
