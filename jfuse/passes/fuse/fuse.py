@@ -46,7 +46,8 @@ from jfuse.passes.options import FUSED, PREFERENCES
 from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
-from jfuse.proof.prove import ROUNDED, TOLERANCE, KnownOperands, Proof, prove
+from jfuse.proof.prove import ROUNDED, TOLERANCE, KnownOperands, Proof
+from jfuse.proof.proven_before import prove_once
 from jfuse.records.conversion import Fusion, Refusal
 
 _OWN = "jfuse."  # composites that jfuse makes for itself need no rule
@@ -354,4 +355,4 @@ def _proved(
     tolerance: float = TOLERANCE,
 ) -> Proof:
     body = _only(eqn.bodies[0], returned)
-    return prove(body, replacement, known, rule.claims, tolerance=tolerance, for_all=True)
+    return prove_once(body, replacement, known, rule.claims, tolerance=tolerance)

@@ -1,0 +1,46 @@
+"""The proofs of this process: a pair that was proven is not proven again, as where several forms are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+
+from jfuse.ir.graph import Const, Graph
+from jfuse.ir.text import format_graph
+from jfuse.ir.walk import all_eqns
+from jfuse.proof.prove import KnownOperands, Proof, prove
+
+_MOST = 256  # proofs that are kept
+
+_PROOFS: dict[Hashable, Proof] = {}
+
+
+def prove_once(
+    body: Graph, replacement: Graph, known: KnownOperands, claims: Iterable[str] = (), *, tolerance: float
+) -> Proof:
+    """As `prove` for all inputs; the earlier proof where the same graphs, constants included, were proven before."""
+    claims = tuple(claims)
+    key = (_key(body), _key(replacement), _key_of_known(known), claims, tolerance)
+    proof = _PROOFS.get(key)
+    if proof is None:
+        proof = prove(body, replacement, known, claims, tolerance=tolerance, for_all=True)
+        if len(_PROOFS) >= _MOST:
+            del _PROOFS[next(iter(_PROOFS))]
+        _PROOFS[key] = proof
+    return proof
+
+
+def _key(graph: Graph) -> Hashable:
+    """Identify what a graph computes: its text, in which large constants are digests, and the functions of its ops."""
+    return format_graph(graph, sources=False), frozenset(getattr(e.op, "body", None) for e in all_eqns(graph))
+
+
+def _key_of_known(known: KnownOperands) -> Hashable:
+    constants = tuple(None if a is None else _digest(a) for a in known.constants)
+    held = tuple((place, _digest(a)) for place, a in sorted(known.held.items()))
+    return constants, held, tuple(sorted(known.padded.items(), key=lambda item: item[0]))
+
+
+def _digest(array: np.ndarray) -> str:
+    return Const(np.asarray(array)).digest
