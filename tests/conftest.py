@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.browser import NAMES, Browser, chromium, started
-from tests.memory import Keeper, without_collection
+from tests.memory import Keeper, share_contexts, without_collection
 
 # TensorFlow and jax read these when they start, so they stand before any import of them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -75,6 +75,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Large tests first, the others in their order."""
     items.sort(key=lambda item: item.get_closest_marker("large") is None)
+    share_contexts()
 
 
 @pytest.hookimpl(wrapper=True)
