@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -47,12 +48,17 @@ _CHANGES: dict[str, Change] = {
 def mutants() -> Iterator[tuple[str, str]]:
     """The pair and the name of each mutant."""
     for pair in _MUTATED:
-        yield from ((pair, name) for name, _ in _of(PAIRS[pair]().replacement))
+        yield from ((pair, name) for name in _by_name(pair))
 
 
 def mutant(pair: str, name: str) -> Graph:
     """The replacement of a pair with the change of that name."""
-    return dict(_of(PAIRS[pair]().replacement))[name]
+    return _by_name(pair)[name]
+
+
+@cache
+def _by_name(pair: str) -> dict[str, Graph]:
+    return dict(_of(PAIRS[pair]().replacement))
 
 
 _MUTATED = (
