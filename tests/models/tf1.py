@@ -144,13 +144,10 @@ def _initial(x: Any) -> Any:
     return v1.nn.dynamic_rnn(_lstm(3), x, initial_state=cells().LSTMStateTuple(x[:, 0], x[:, 1]))
 
 
-def _time_major(x: Any) -> Any:
-    return v1.nn.dynamic_rnn(_lstm(), tf.transpose(x, [1, 0, 2]), time_major=True, dtype=tf.float32)
-
-
 _ONE = {"unidirectional_sequence_lstm": 1}
 _TWO = {"unidirectional_sequence_lstm": 2}
 
+# Plain cells in dynamic_rnn, static_rnn and both ways are rows of tests/models/recurrences/recurrent_tf1.
 RECURRENT: dict[str, Recurrent] = {
     "lstm": Recurrent(dynamic(_lstm), _ONE),
     "lstm_v2": Recurrent(dynamic(_lstm), _ONE, v2=True),
@@ -158,13 +155,10 @@ RECURRENT: dict[str, Recurrent] = {
     "projection": Recurrent(dynamic(lambda: _lstm(6, num_proj=4)), _ONE),
     "cell_clip": Recurrent(dynamic(lambda: _lstm(cell_clip=0.5)), _ONE),
     "projection_clip": Recurrent(dynamic(lambda: _lstm(6, num_proj=4, proj_clip=0.3)), _ONE),
-    "basic_lstm": Recurrent(dynamic(lambda: cells().BasicLSTMCell(4)), _ONE),
     "basic_lstm_relu": Recurrent(
         dynamic(lambda: cells().BasicLSTMCell(4, forget_bias=0.0, activation=tf.nn.relu)), _ONE
     ),
     "gru": Recurrent(dynamic(lambda: cells().GRUCell(4))),
-    "basic_rnn": Recurrent(dynamic(lambda: cells().BasicRNNCell(4))),
-    "multi": Recurrent(dynamic(lambda: cells().MultiRNNCell([_lstm(), _lstm()])), _TWO),
     "multi_residual": Recurrent(
         dynamic(lambda: cells().MultiRNNCell([_lstm(), cells().ResidualWrapper(cells().GRUCell(4))])), _ONE
     ),
@@ -172,7 +166,6 @@ RECURRENT: dict[str, Recurrent] = {
     "dropout_of_nothing": Recurrent(
         dynamic(lambda: cells().DropoutWrapper(_lstm(), input_keep_prob=1.0, output_keep_prob=1.0)), _ONE
     ),
-    "time_major": Recurrent(_time_major, _ONE),
     "initial_state": Recurrent(_initial, _ONE),
     "swap_memory": Recurrent(dynamic(_lstm, swap_memory=True), _ONE),
     "open_steps": Recurrent(dynamic(_lstm), _ONE, steps=None),
@@ -181,9 +174,6 @@ RECURRENT: dict[str, Recurrent] = {
     "lengths_v2": Recurrent(dynamic(_lstm), _ONE, lengths=True, v2=True),
     "lengths_open_batch": Recurrent(dynamic(_lstm), _ONE, batch=None, lengths=True),
     "lengths_open_sizes": Recurrent(dynamic(_lstm), _ONE, batch=None, steps=None, lengths=True),
-    "lengths_gru": Recurrent(dynamic(lambda: cells().GRUCell(4)), lengths=True),
-    "both_ways": Recurrent(both_ways),
     "both_ways_lengths": Recurrent(both_ways, lengths=True),
-    "static": Recurrent(_static),
     "static_lengths": Recurrent(_static, lengths=True),
 }
