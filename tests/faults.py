@@ -306,8 +306,8 @@ FAULTS = (
     Fault(
         "tables: recurrences of open batch fuse beside them",
         "jfuse/passes/fuse/fuse.py",
-        "table_lookup(graph) or place.table",
-        "place.table",
+        "table_lookup(graph) or enclosure.table",
+        "enclosure.table",
         ("tests/passes/fuse/test_table_beside_fused.py",),
     ),
 )

@@ -62,7 +62,6 @@ TESTED_IN = {
     "jfuse.programs.operator_times": "benchmark/test_bench.py",
     "jfuse.proof.by_equation": "proof/test_prove.py",
     "jfuse.proof.symbolic": "proof/symbolic/test_prover.py",
-    "jfuse.quantization.real_numbers": "verification/quantized/test_explained.py",
     "jfuse.api.quantize": "end_to_end/test_quantized.py",
     "jfuse.records.conversion": "reports/test_report_text.py",
     "jfuse.running.litert_worker": "attack/test_workers.py",
