@@ -57,8 +57,11 @@ def in_fast_forms(program: Program, recipe: Recipe, ctx: Context) -> tuple[Progr
 
 
 def _rules_of_loops(recipe: Recipe, ctx: Context) -> list[QuantizeRule]:
-    """Rules for LSTMs in 8 bits that are loops before this, as the target has no operator for them."""
-    if ctx.target.accelerator is not None:
+    """Rules for LSTMs in 8 bits that are loops before this, as CompiledModel has no operator for them.
+
+    Those whose states are inputs and outputs stay integers, as their states do.
+    """
+    if not ctx.target.compiled_model or ctx.target.accelerator is not None or ctx.recurrence.state == "io":
         return []
     rules: list[QuantizeRule] = []
     for refusal in ctx.report.refused:
