@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from bench.compiled_model import MODES, answers_of_calls, for_compiled_model
+from bench.quantize import snr_db
+from bench.quantize_recurrent import MODELS, Case
 from jfuse.base.options import grouped
 from jfuse.running.file_process import CompiledModelProcess
 from jfuse.running.interpreter import LiteRt
@@ -23,6 +27,10 @@ from tests.slow import slow_but
 
 QUICK = ("keras-lstm", "keras-gru")
 ROWS = first_of_each_kind()
+FAMILIES = list(zip(MODELS, cycle(MODES), strict=False))
+QUICK_FAMILY = ("gru_t10_u8", "float")
+LEAST_DB = {"float": 120, "float16": 55, "int16x8": 38, "int8_weights": 38, "dynamic": 32, "int8": 20}
+"""Signal to noise of answers, against TensorFlow in floats: a step of 8 bits over the whole range is 44 dB."""
 
 
 @pytest.mark.parametrize("row", slow_but(lambda row: row.name in QUICK, ROWS), ids=str)
@@ -31,6 +39,16 @@ def test_each_kind_of_recurrence(row: Row, tmp_path: Path) -> None:
     lite = jfuse.convert(source, verify=False, **grouped(row.options), target="compiled-model")
     assert why_not_loaded(lite.program) == []
     check_invokes(lite, row.draw, row.tolerance or TOLERANCE, reset=row.options.get("state") == "reset", compiled=True)
+
+
+@pytest.mark.parametrize(("name", "mode"), slow_but(lambda of: of == QUICK_FAMILY, FAMILIES))
+def test_each_family_in_a_mode(name: str, mode: str, tmp_path: Path) -> None:
+    """Five calls, with growing and shrinking batches; `python -m bench.compiled_model --modes all` runs all modes."""
+    case = Case.of(MODELS[name], tmp_path, batch=None)
+    lite = for_compiled_model(case, MODES[mode])
+    assert why_not_loaded(lite.program) == []
+    found = answers_of_calls(case, lite)
+    assert snr_db(found, case.wanted[: len(found)]) > LEAST_DB[mode]
 
 
 def lstm(*, units: int = 5, **options: Any) -> Any:
