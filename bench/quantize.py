@@ -140,7 +140,8 @@ def _steps(array: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
     if not scale:
         return array
     ends = np.iinfo(detail["dtype"])
-    return np.clip(np.rint(array / scale) + zero, ends.min, ends.max).astype(detail["dtype"])
+    steps: np.ndarray = np.clip(np.rint(array / scale) + zero, ends.min, ends.max).astype(detail["dtype"])
+    return steps
 
 
 def _numbers(array: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
@@ -256,7 +257,7 @@ class Case:
         """Our float file."""
         return jfuse.convert(self.model, verify=False)
 
-    def ours(self, mode: str | Recipe, *, calibrated: bool) -> bytes:
+    def ours(self, mode: Any, *, calibrated: bool) -> bytes:
         """Our file in a mode."""
         data = self.calibration if calibrated else None
         return jfuse.quantize(self.source, mode, data, verify=False).to_bytes()
@@ -342,7 +343,7 @@ def rows_of_seeds(name: str, modes: Sequence[str], seeds: int, of: ModelSet, oth
     for seed in range(seeds):
         case = Case.of(name, seed, of)
         with tempfile.TemporaryDirectory() as temporary:
-            fresh = cache(lambda case=case, folder=temporary: _saved(case, Path(folder)))  # type: ignore[misc]
+            fresh = cache(lambda case=case, folder=temporary: _saved(case, Path(folder)))
             for mode, row in table.items():
                 row["snr_db"].append(case.snr_db(case.ours(mode, calibrated=mode in _NEED_DATA)))
                 for who, made in others.of(case, f"{name}_{seed}" if seed else name, mode, fresh).items():

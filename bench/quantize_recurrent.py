@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 import jfuse
-from bench.quantize import OFFICIAL, answers, latencies, official, snr_db
+from bench.quantize import answers, latencies, official, snr_db
+from bench.quantize_models import OFFICIAL
 from bench.recurrent import Official
 from jfuse.base.errors import JfuseError
 from jfuse.base.options import grouped
@@ -49,8 +50,8 @@ _CALIBRATE, _COMPARE, _CALLS = 64, 32, 8
 class Mode:
     """A mode. recipe, target: as jfuse.convert has them. official: what the official converter calls it, if it does."""
 
-    recipe: str | None
-    target: str = "litert"
+    recipe: Any
+    target: Any = "litert"
     official: str = ""
 
     @property
@@ -76,7 +77,8 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 def padded(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Normal rows that end in zeros, each somewhere else: f32[n,t,i]."""
     x = normal(rng, shape)
-    return x * masked_steps("right", shape[1], shape[0], int(rng.integers(2**31)))[..., None]
+    x *= masked_steps("right", shape[1], shape[0], int(rng.integers(2**31)))[..., None]
+    return x
 
 
 def log_mel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -142,13 +144,13 @@ def one_step(make: Callable[[Random], Cell], features: int, units: int) -> Model
         module, cell = tf.Module(), make(Random(seed, features, units))
         module.states = [tf.Variable(tf.zeros([1, n]), name=f"s{i}") for i, n in enumerate(cell.widths)]
 
-        @tf.function(input_signature=[tf.TensorSpec([1, features], tf.float32, name="x")])
-        def step(x: Any) -> Any:
+        def one(x: Any) -> Any:
             y, found = cell.step(x, tuple(module.states))
             for variable, value in zip(module.states, found, strict=True):
                 variable.assign(value)
             return {"y": y}
 
+        step = tf.function(one, input_signature=[tf.TensorSpec([1, features], tf.float32, name="x")])
         module.variables_of_cell = list(step.get_concrete_function().variables)
         tf.saved_model.save(module, str(folder), signatures={"serving_default": step})
         return folder
@@ -274,9 +276,8 @@ class Case:
     def ours(self, mode: Mode, **options: Any) -> jfuse.Model:
         """Our file in a mode.   options: for jfuse.convert, besides the model's"""
         calls = [[row[None]] for row in self.calibration]
-        data = [calls[i : i + _CALLS] for i in range(0, len(calls), _CALLS)] if self.model.stateful else calls
-        if not self.model.stateful:
-            data = self.calibration[:, None]
+        streams = [calls[i : i + _CALLS] for i in range(0, len(calls), _CALLS)]
+        data: Any = streams if self.model.stateful else self.calibration[:, None]
         return jfuse.convert(
             self.folder / "saved",
             jfuse.Inputs(signatures=["serving_default"]),
@@ -345,7 +346,7 @@ def of_ours(case: Case, mode: Mode, lite: jfuse.Model) -> dict[str, Any]:
     return row
 
 
-def as_micro(loaded: jfuse.Model, given: np.ndarray, found: Sequence[np.ndarray]) -> str:
+def as_micro(loaded: jfuse.Model, given: np.ndarray, found: Sequence[np.ndarray]) -> float | str:
     """How near XLA is that rounds as tflite-micro does, or that an operator has no integer body for it."""
     try:
         return nearness(on_xla(loaded.rounded_as("tflm"), given), found)

@@ -283,7 +283,7 @@ def target(model: Model, theirs: str, right: tuple[bool, bool]) -> float | None:
     return 1.5 if model.family == "gru" and model.units <= 128 else 1.0
 
 
-def measure(model: Model, converter: Official, folder: Path, rounds: int, prefer: str) -> Result:
+def measure(model: Model, converter: Official, folder: Path, rounds: int, prefer: Any) -> Result:
     """One model through both converters. prefer: as jfuse.convert has it."""
     saved = model.save(folder / "model")
     lite = jfuse.convert(
