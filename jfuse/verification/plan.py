@@ -10,11 +10,12 @@ from math import prod
 import numpy as np
 
 from jfuse.base.errors import JfuseError
-from jfuse.ir.graph import Program, Signature
+from jfuse.ir.graph import Eqn, Program, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import quantizes_as_it_runs
 from jfuse.kernels.core.op import depends_on_data
+from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.proof.inputs import (
     LONGER,
     CallInputs,
@@ -203,15 +204,19 @@ def leaks_infinities(program: Program, runtimes: Sequence[str] = ()) -> bool:
 
 
 def _left_open(signature: Signature) -> frozenset[str]:
-    """The edges that LiteRT leaves undefined: floats beyond 2^31 steps as inputs of QUANTIZE.
+    """The edges that LiteRT leaves undefined: floats beyond 2^31 as inputs of QUANTIZE, in steps, and of CAST.
 
-    Beside weights of integers a kernel takes its steps from the largest float, which must be finite.
+    C++ says of no such float which integer it becomes, and TensorFlow, XLA and processors differ. Beside weights of integers a kernel takes its steps from the largest float, which must be finite.
     """
     eqns = list(all_eqns(signature.graph))
-    operands = (e.inputs[0] for e in eqns if e.op.scales == "into")
+    operands = (e.inputs[0] for e in eqns if e.op.scales == "into" or _makes_integers(e))
     if any(a is not None and a.type.dtype.is_float for a in operands):
         return HUGE
     return OVERFLOWING if any(map(quantizes_as_it_runs, eqns)) else frozenset()
+
+
+def _makes_integers(eqn: Eqn) -> bool:
+    return switch_of(eqn) == "cast" and eqn.outputs[0].dtype.kind in "iu"
 
 
 def _batch_size(signature: Signature, sizes: Mapping[str, int]) -> int:

@@ -12,6 +12,7 @@ from jfuse.ir.graph import Eqn
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.lowering.instead.registry import instead_of, operands
+from jfuse.lowering.ops.math.fake_quant import in_arithmetic
 from jfuse.lowering.ops.math.special import rational_erf
 
 _LIMITS = {"RELU_N1_TO_1": (-1, 1), "RELU_0_TO_1": (0, 1)}
@@ -40,6 +41,13 @@ def clamp(eqn: Eqn) -> Sequence[Any]:
     (x,) = operands(eqn)
     low, high = (np.asarray(v, x.dtype) for v in _LIMITS[str(eqn.op.builtin)])
     return (ops.minimum(ops.maximum(x, low), high),)
+
+
+@instead_of("FAKE_QUANT")
+def fake_quant_by_floor(eqn: Eqn) -> Sequence[Any]:
+    """The arithmetic of its steps, which quantization reads as a trained range again."""
+    (x,) = operands(eqn)
+    return (in_arithmetic(x, **eqn.params),)
 
 
 @instead_of("GELU")

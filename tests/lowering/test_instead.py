@@ -59,6 +59,7 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
     "SELECT_V2": [(ops.select_v2, [((2, 1), B), ((3,), N), ((2, 3), N)])],
     "RELU_N1_TO_1": [(ops.relu_n1_to_1, [((9,), F)])],
     "RELU_0_TO_1": [(ops.relu_0_to_1, [((9,), F)])],
+    "FAKE_QUANT": [(lambda x: ops.fake_quant(x, min=-1.0, max=1.5, num_bits=8), [((9,), F)])],
     "GELU": [(lambda x, a=a: ops.gelu(x, approximate=a), [((9,), F)]) for a in (False, True)],
     "REDUCE_ANY": [
         (lambda x: ops.reduce_any(x, np.array([1], np.int32)), [((4, 3), B)]),

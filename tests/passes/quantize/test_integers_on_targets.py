@@ -82,3 +82,18 @@ def test_processors_have_no_slow_kernels_of_bytes(name: str, function: Any) -> N
     assert name in names_of(micro.program)
     assert name in names_of(made(2).program)
     assert min(n.snr_db for n in lite.report.noise) > min(n.snr_db for n in micro.report.noise) - 1
+
+
+@pytest.mark.parametrize("target", ["tflite-micro", "ethos-u55"])
+def test_trained_ranges_for_microcontrollers_need_no_data(target: Any) -> None:
+    """No microcontroller has FAKE_QUANT: in floats it is its arithmetic, in integers it is gone."""
+
+    def net(x: Any) -> Any:
+        weights = tf.constant(drawn(16, 8, scale=0.3))
+        y = tf.matmul(tf.quantization.fake_quant_with_min_max_args(x, -3.0, 3.0), weights)
+        return tf.quantization.fake_quant_with_min_max_args(y, -6.0, 6.0)
+
+    source = tf.function(net, input_signature=[tf.TensorSpec([4, 16], tf.float32, name="x")])
+    lite = jfuse.convert(source, target=target, quantize="micro")
+    assert names_of(lite.program) == ["fully_connected"]
+    assert min(n.snr_db for n in lite.report.noise) > 30
