@@ -42,7 +42,8 @@ def plain_integers(graph: Graph) -> frozenset[Var]:
                     others |= origins[atom]
         read |= read_from
         origins |= dict.fromkeys(eqn.outputs, read_from) if read_from else {}
-    return frozenset(read - others)
+    read |= {a for a in graph.outputs if isinstance(a, Var) and a in origins}
+    return frozenset(read & frozenset(graph.inputs) - others)
 
 
 def _takes_numbers(eqn: Eqn, place: int, operand: Var) -> bool:

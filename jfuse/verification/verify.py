@@ -83,6 +83,7 @@ class _Verifying:
     def _compare(self, result: Verification) -> None:
         plan = self.matched.plan
         total = plan.size()
+        numbers = 0
         for comparison in self._comparisons():
             comparison.on_call = partial(self._progress, total)
             own_row = comparison.reference is not self.matched.reference
@@ -94,11 +95,14 @@ class _Verifying:
                 self._first = self._first or comparison.first
                 result.differences += comparison.differences()
                 result.samples += comparison.calls
+                numbers += comparison.numbers
                 result.notes += [n for n in comparison.notes if n not in result.notes]
         if self._is_quantized:
             self._judge(result)
         if not result.samples:
             raise JfuseError("nothing was compared", found="no call", remedy="other inputs=, sizes= or keys=")
+        if not numbers and not self._is_quantized and plan.options.calls:
+            result.notes.append("nothing was compared: the outputs held no number in any call")
         result.notes += [n for n in self._untold() if n not in result.notes]
 
     @cached_property

@@ -21,6 +21,7 @@ TABLE = np.zeros((7, 3), np.float32)
     [
         (lambda i: ops.cast(i, out_data_type=DType.f32), True),
         (lambda i: ops.add(i, i), True),
+        (lambda i: i, True),
         (lambda i: ops.cast(ops.abs_(i), out_data_type=DType.i64), True),
         (lambda i: ops.gather(TABLE, i, axis=0), False),
         (lambda i: ops.gather(TABLE, ops.abs_(i), axis=0), False),

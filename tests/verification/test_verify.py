@@ -327,3 +327,17 @@ def test_what_selects_nothing_is_tried_where_data_decides_sizes() -> None:
 
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
         jfuse.verify(lite, tf.function(loses, input_signature=[spec], autograph=False), sizes={"B": 60}, edges="none")
+
+
+@pytest.mark.parametrize("function", [lambda x: {}, lambda x: {"y": x[:0]}], ids=["no outputs", "no elements"])
+def test_what_holds_no_number_is_told(function: Any) -> None:
+    source = jfuse.load(tf.function(function, input_signature=[tf.TensorSpec([2, 4], tf.float32, name="x")]))
+    assert any("nothing was compared" in note for note in jfuse.verify(source, source).notes)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_floats_beyond_an_integer_are_no_fault(dtype: str) -> None:
+    """TensorFlow gives the least integer for all of them, LiteRT the nearest."""
+    specs = [tf.TensorSpec([4], tf.float32, name="x")]
+    source = tf.function(lambda x: tf.cast(3 * x, dtype), input_signature=specs)
+    assert jfuse.verify(jfuse.convert(source, verify=False).to_bytes(), source).passed

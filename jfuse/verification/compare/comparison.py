@@ -45,7 +45,8 @@ class Comparison:
     those before them left; else every call is a first one, and the reference does not tell states.
     around: runs the file around its custom operators. excused: explains wrong outputs (a tie of equal values).
     left_out: outputs and states that are not compared. scales: of the elements of outputs.
-    first: the first call that was compared. redraw: replacements for inputs that the reference refused.
+    first: the first call that was compared. numbers: how many of results rows of calls gave to compare.
+    redraw: replacements for inputs that the reference refused.
     """
 
     reference: Subject
@@ -60,6 +61,7 @@ class Comparison:
     notes: dict[str, None] = field(default_factory=dict)
     calls: int = 0
     first: CallInputs | None = None
+    numbers: int = 0
     redraw: Redraw = field(default_factory=Redraw)
     left_out: frozenset[str] = frozenset()
     scales: ElementScales = field(default_factory=lambda: ElementScales({}))
@@ -260,6 +262,7 @@ class Comparison:
                 yield WrongOutput(self._pair(place), output, measure, tolerance, f, w, place)
 
     def _learn(self, step: CallInputs, wanted: Arrays) -> None:
+        self.numbers += sum(np.size(array) for array in wanted.values())
         for output in (n for n in wanted if not n.startswith(STATE) and n not in self.left_out):
             self._constant.learn(step.key, output, np.asarray(wanted[output]))
         for output in (n for n in wanted if self.tolerance(step.key, n).per_element):
