@@ -206,7 +206,8 @@ def leaks_infinities(program: Program, runtimes: Sequence[str] = ()) -> bool:
 def _left_open(signature: Signature) -> frozenset[str]:
     """The edges that LiteRT leaves undefined: floats beyond 2^31 as inputs of QUANTIZE, in steps, and of CAST.
 
-    C++ says of no such float which integer it becomes, and TensorFlow, XLA and processors differ. Beside weights of integers a kernel takes its steps from the largest float, which must be finite.
+    C++ does not say which integer such a float becomes: TensorFlow, XLA and processors differ. Beside weights of
+    integers a kernel takes its steps from the largest float, which must be finite.
     """
     eqns = list(all_eqns(signature.graph))
     operands = (e.inputs[0] for e in eqns if e.op.scales == "into" or _makes_integers(e))
