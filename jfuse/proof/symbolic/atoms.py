@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
+from jfuse.ir.dims import Dim
+from jfuse.proof.symbolic.blocks import Block, Picks, present
 from jfuse.proof.symbolic.comparison import difference
-from jfuse.proof.symbolic.forms import Block, Form, Instance, Part, Picks, Ref, added, present, taken
+from jfuse.proof.symbolic.forms import Form, Instance, Part, Ref, added
 
 _SMALL = 0.05  # the size of values for which wide gates do not saturate
 _CLOSE = 1e-9  # between evaluations of rows that may be equal: which are is decided entry by entry
@@ -32,18 +35,27 @@ class Family:
     is_bool: bool = False
 
 
+class Padding(NamedTuple):
+    """How a mask is padded: the place of the step among its indices, the side (as of `Padded`), the number of steps."""
+
+    place: int
+    side: str
+    size: Dim
+
+
 class Atoms:
     """All families of one proof, for both of its sides.
 
-    allowance: as of `comparison.difference`. is_trial: whether numbers are only tried, without a proof.
-    padded: families of masks without gaps, with the place of the step among their indices and the side that does not
-    count. ramps: known sizes along which a count from 0 has an open axis.
+    allowance: as of `comparison.difference`. is_trial: whether numbers are tried, of which nothing is proven.
+    padded: families of masks without gaps. ramps: known sizes along which a count from 0 has an open axis.
+    saturates: whether gates beside 10,000 are taken as 0 or 1; is_saturated: whether some were.
     """
 
     def __init__(self, allowance: float = 0.0) -> None:
         self.allowance = allowance
         self.is_trial = False
-        self.padded: dict[int, tuple[int, str]] = {}
+        self.saturates = self.is_saturated = False
+        self.padded: dict[int, Padding] = {}
         self.ramps: frozenset[int] = frozenset()
         self.families: list[Family] = []
         self._by_key: dict[Hashable, list[int]] = {}
@@ -85,22 +97,24 @@ class Atoms:
             point = self.point(instance)
             if as_values:
                 point = (point > 0).astype(np.float64) if self.of(instance).is_bool else _SMALL * point
-            if isinstance(block, Picks):
-                total += np.where(block.atoms >= 0, block.scale * point[block.atoms], 0.0)
-            else:
-                total += block @ point[: block.shape[1]]
+            total += block.at(point)
         return total
 
     # Functions of rows
 
-    def function(self, op: Hashable, operands: Sequence[Form], *, is_bool: bool = False) -> Form:
-        """The atoms `op(row of each operand)`; the operands have the same axes, and so has the result."""
+    def function(
+        self, op: Hashable, operands: Sequence[Form], *, is_bool: bool = False, bound: Ref | None = None
+    ) -> Form:
+        """The atoms `op(row of each operand)`; the operands have the same axes, and so has the result.
+
+        bound: an index that the function binds, of which the atoms do not depend.
+        """
         first = operands[0]
         families = np.zeros(first.rows, int)
         atoms = np.zeros(first.rows, int)
         result = Form(first.axes, {}, np.zeros(first.rows), 0.0)
         for rows, parts in self._alike(operands):
-            order = _refs_of(parts)
+            order = _refs_of(parts, bound)
             change = {_plain(ref): Ref("param", i, ref.flipped) for i, ref in enumerate(order)}
             lambdas = tuple(part.with_refs(change) for part in parts)
             where, which = self._found(op, lambdas, len(order), is_bool)
@@ -194,12 +208,18 @@ class Atoms:
         """Rows without those that equal an earlier one, and for each row its place among these."""
         order = np.argsort(keys, kind="stable")
         near = np.abs(np.diff(keys[order])) <= _closeness(keys[order][1:], self.allowance)
-        stands_for = np.arange(len(keys))
-        for place in np.nonzero(near)[0]:
-            first, second = stands_for[order[place]], order[place + 1]
-            pair = [(_flat(f, np.array([first])), _flat(f, np.array([second]))) for f in operands]
-            if not any(difference(a, b, self.allowance).any() for a, b in pair):
-                stands_for[second] = first
+        run = np.empty(len(keys), int)
+        run[order] = np.cumsum(np.concatenate([[0], ~near]))
+        stands_for, left = np.arange(len(keys)), np.arange(len(keys))
+        while near.any() and left.size:  # in each turn the first row that is left of each run stands for its equals
+            _, first, which = np.unique(run[left], return_index=True, return_inverse=True)
+            leaders = left[first[which]]
+            rows, others = left[leaders != left], leaders[leaders != left]
+            differs = np.zeros(len(rows), bool)
+            for form in operands:
+                differs |= difference(_flat(form, rows), _flat(form, others), self.allowance)
+            stands_for[rows[~differs]] = others[~differs]
+            left = rows[differs]
         unique = np.unique(stands_for)
         return unique, np.searchsorted(unique, stands_for)
 
@@ -305,9 +325,10 @@ def _changed(ref: Ref, change: Mapping[Ref, Ref]) -> Ref:
     return change[_plain(ref)].turned(ref.flipped)
 
 
-def _refs_of(operands: Sequence[Form]) -> list[Ref]:
-    """The indices of rows, in an order that does not depend on the names of these."""
-    return _each_once(r for form in operands for i, _ in _in_order(form) for r in i.refs)
+def _refs_of(operands: Sequence[Form], bound: Ref | None = None) -> list[Ref]:
+    """The indices of rows but the bound one, in an order that does not depend on the names of these."""
+    refs = _each_once(r for form in operands for i, _ in _in_order(form) for r in i.refs)
+    return [r for r in refs if _plain(r) != bound]
 
 
 def _each_once(refs: Iterable[Ref]) -> list[Ref]:
@@ -322,8 +343,8 @@ def _in_order(form: Form) -> list[tuple[Instance, Block]]:
     return sorted(form.blocks.items(), key=lambda item: item[0])
 
 
-def _only(form: Form, number: int, used: set[tuple[int, Instance]], rows: np.ndarray) -> Form:
-    blocks = {i: taken(b, rows) for i, b in form.blocks.items() if (number, i) in used}
+def _only(form: Form, number: int, kept: set[tuple[int, Instance]], rows: np.ndarray) -> Form:
+    blocks = {i: b.take(rows) for i, b in form.blocks.items() if (number, i) in kept}
     return Form((((len(rows), False),),), blocks, form.constant[rows], form.error)
 
 

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jfuse.proof.symbolic.forms import (
-    RELATIVE,
-    RESIDUE,
-    Form,
-    Picks,
-    Ref,
-    Stopped,
-    open_numbers,
-    widened,
-    width,
-    with_part,
-)
+from jfuse.proof.symbolic.blocks import Picks, Rows, Stopped
+from jfuse.proof.symbolic.forms import RELATIVE, RESIDUE, Form, Ref, open_numbers, with_part
 
 
 def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
@@ -27,6 +17,8 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
     magnitude = max(a.magnitude, b.magnitude, 2.0**-100)
     if not np.isfinite(magnitude):
         raise Stopped("constants beyond float64")
+    if not a.magnitude and not b.magnitude and bound <= RESIDUE:
+        return np.zeros(a.rows, bool)  # units of which nothing is used
     if bound > 2.0**-26 * magnitude:
         raise Stopped("constants whose rounding is not small")
     differs, zero = _apart(a.constant, b.constant, bound, allowance), np.zeros(a.rows)
@@ -38,9 +30,11 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
             neither = ~_apart(left, zero, bound, 0.0) & ~_apart(right, zero, bound, 0.0)
             differs |= np.where(same, _apart(left, right, bound, allowance), ~neither)
             continue
-        size = max(width(block) for block in (mine, other) if block is not None)
-        mine, other = (np.zeros((a.rows, size)) if x is None else widened(x, size) for x in (mine, other))
-        differs |= _apart(mine, other, bound, allowance).any(axis=1)
+        if isinstance(mine, Rows) and isinstance(other, Rows) and mine.is_alike(other):
+            continue
+        size = max(block.width for block in (mine, other) if block is not None)
+        left, right = (np.zeros((a.rows, size)) if x is None else x.dense(size) for x in (mine, other))
+        differs |= _apart(left, right, bound, allowance).any(axis=1)
     return differs
 
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known
+from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, is_zero, largest, limit
 
 ULP = 2.0**-52
-_LARGEST = 2**23  # elements of a block
 RELATIVE = 2.0**-20  # by which constants of rows may differ at most, in proportion to themselves
 RESIDUE = 2.0**-40  # below which they may be what rounding leaves of 0
 
@@ -57,16 +57,10 @@ class Instance(NamedTuple):
 Part: TypeAlias = tuple[Dim, bool]
 """A factor of an axis: its size, and whether it is open."""
 
-Block: TypeAlias = "Picks | np.ndarray"
-
 
 def _is_one(part: Part) -> bool:
     """Whether a part is closed and has one place."""
     return not part[1] and is_known(part[0]) and bool(part[0] == 1)
-
-
-class Stopped(Exception):
-    """The prover cannot go on; the text is the reason."""
 
 
 class MustClose(Stopped):
@@ -75,61 +69,6 @@ class MustClose(Stopped):
     def __init__(self, size: Dim, why: str) -> None:
         super().__init__(f"{why} an axis of {size}")
         self.size = size
-
-
-@dataclass(frozen=True, eq=False)
-class Picks:
-    """A block with at most one atom in each row.   atoms: i[n], -1 for none; scale: f64[n]"""
-
-    atoms: np.ndarray
-    scale: np.ndarray
-
-    def take(self, rows: np.ndarray) -> Picks:
-        """The block of some rows."""
-        return Picks(self.atoms[rows], self.scale[rows])
-
-    def dense(self, size: int) -> np.ndarray:
-        """The matrix of the block."""
-        limit(len(self.atoms) * size)
-        matrix = np.zeros((len(self.atoms), size))
-        (rows,) = np.nonzero(self.atoms >= 0)
-        matrix[rows, self.atoms[rows]] = self.scale[rows]
-        return matrix
-
-
-def limit(elements: int) -> None:
-    """Raise Stopped for a matrix that is too large."""
-    if elements > _LARGEST:
-        raise Stopped(f"a matrix of {elements} elements is too large")
-
-
-def taken(block: Block, rows: np.ndarray) -> Block:
-    """The block of some rows."""
-    return block.take(rows) if isinstance(block, Picks) else np.take(block, rows, axis=0)
-
-
-def scaled(block: Block, factors: np.ndarray) -> Block:
-    """The block with each row multiplied."""
-    if isinstance(block, Picks):
-        return Picks(np.where(factors == 0, -1, block.atoms), block.scale * factors)
-    return np.asarray(block * factors[:, None])
-
-
-def largest(block: Block) -> float:
-    """The largest absolute entry."""
-    array = block.scale if isinstance(block, Picks) else block
-    return max(float(array.max(initial=0.0)), -float(array.min(initial=0.0)))
-
-
-def present(block: Block) -> np.ndarray:
-    """Whether each row has an atom.   bool[n]"""
-    if isinstance(block, Picks):
-        return np.asarray((block.atoms >= 0) & (block.scale != 0))
-    return np.asarray(block.any(axis=1))
-
-
-def _is_zero(block: Block) -> bool:
-    return not present(block).any() if isinstance(block, Picks) else not (block[:1].any() or block.any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +110,13 @@ class Form:
     @cached_property
     def magnitude(self) -> float:
         """The largest absolute entry."""
-        return max([float(np.abs(self.constant).max(initial=0.0)), *map(largest, self.blocks.values())])
+        constant = max(float(self.constant.max(initial=0.0)), -float(self.constant.min(initial=0.0)))
+        return max([constant, *map(largest, self.blocks.values())])
+
+    @property
+    def array(self) -> np.ndarray:
+        """The constants, in the order of the rows; of a transpose they have its shape."""
+        return self.constant
 
     @cached_property
     def shape(self) -> tuple[Dim, ...]:
@@ -191,14 +136,14 @@ class Form:
         axes = self.axes if axes is None else axes
         if len(rows) == self.rows and np.array_equal(rows, np.arange(self.rows)):
             return Form(axes, self.blocks, self.constant, self.error)
-        blocks = {i: taken(b, rows) for i, b in self.blocks.items()}
+        blocks = {i: b.take(rows) for i, b in self.blocks.items()}
         return Form(axes, blocks, self.constant[rows], self.error)
 
     def scale(self, factors: np.ndarray | float, error: float = 0.0) -> Form:
         """Each row multiplied by an exact number, or one that is within `error`, relatively, of it."""
         factors = np.broadcast_to(np.asarray(factors, np.float64), (self.rows,))
         most = float(np.abs(factors).max(initial=0.0))
-        blocks = {i: scaled(b, factors) for i, b in self.blocks.items()} if most else {}
+        blocks = {i: b.scaled(factors) for i, b in self.blocks.items()} if most else {}
         exact = error == 0.0 and bool(np.isin(np.abs(factors), (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)).all())
         bound = self.error * most + (0.0 if exact else (ULP + error) * most * self.magnitude)
         return Form(self.axes, blocks, self.constant * factors, bound)
@@ -206,7 +151,7 @@ class Form:
     def plus(self, number: np.ndarray | float) -> Form:
         """A constant added to each row."""
         constant, rounding = exact_sum(self.constant, np.asarray(number, np.float64), self.error)
-        return replace(self, constant=constant, error=self.error + rounding)
+        return Form(self.axes, self.blocks, constant, self.error + rounding)
 
     def with_refs(self, change: Mapping[Ref, Ref], axes: tuple[tuple[Part, ...], ...] | None = None) -> Form:
         """The form with indices replaced; those that are not named stay."""
@@ -230,8 +175,33 @@ class Form:
 
     def without_empty(self) -> Form:
         """The form without blocks that are zero."""
-        blocks = {i: b for i, b in self.blocks.items() if not _is_zero(b)}
+        blocks = {i: b for i, b in self.blocks.items() if not is_zero(b)}
         return self if len(blocks) == len(self.blocks) else replace(self, blocks=blocks)
+
+
+class Turned(Form):
+    """An array as a view of another one, which is written out where its rows are read."""
+
+    def __init__(self, axes: tuple[tuple[Part, ...], ...], view: np.ndarray, error: float) -> None:
+        for name, value in {"axes": axes, "blocks": {}, "error": error, "orders": {}, "view": view}.items():
+            object.__setattr__(self, name, value)
+        largest_entry = max(float(view.max(initial=0.0)), -float(view.min(initial=0.0)))
+        object.__setattr__(self, "magnitude", largest_entry)
+
+    @cached_property
+    def constant(self) -> np.ndarray:  # type: ignore[override]
+        """The constants in the order of the rows."""
+        return np.asarray(self.array.reshape(-1))
+
+    @property
+    def array(self) -> np.ndarray:
+        """The constants, in the shape of the transpose."""
+        return self.__dict__["view"]  # type: ignore[no-any-return]
+
+    @property
+    def rows(self) -> int:
+        """The number of elements."""
+        return int(self.array.size)
 
 
 def constant(array: Any) -> Form:
@@ -241,10 +211,13 @@ def constant(array: Any) -> Form:
         raise Stopped("an integer beyond 2^53")
     if values.dtype.kind not in "fiub":
         raise Stopped(f"a constant of {values.dtype}")
-    numbers = values.astype(np.float64).reshape(-1)
+    numbers = values.astype(np.float64, copy=False)
     if not np.isfinite(numbers).all():
         raise Stopped("a constant that is no real number")
-    return Form(tuple(((size, False),) for size in values.shape), {}, numbers, 0.0)
+    axes = tuple(((size, False),) for size in values.shape)
+    if not numbers.flags.c_contiguous and 1 not in values.shape:
+        return Turned(axes, numbers, 0.0)
+    return Form(axes, {}, numbers.reshape(-1), 0.0)
 
 
 def added(a: Form, b: Form) -> Form:
@@ -266,7 +239,7 @@ def added(a: Form, b: Form) -> Form:
     for instance in a.blocks.keys() & b.blocks.keys():
         blocks[instance], is_less = _cleaned(blocks[instance], a.blocks[instance], error)
         dropped |= is_less
-        if _is_zero(blocks[instance]):
+        if is_zero(blocks[instance]):
             del blocks[instance]
     total = np.where(cancelled, 0.0, total)
     return Form(a.axes, blocks, total, 2 * error if dropped else error)
@@ -289,14 +262,12 @@ def _cleaned(block: Block, term: Block, error: float) -> tuple[Block, bool]:
     if isinstance(block, Picks) and isinstance(term, Picks):
         small = _is_cancelled(term.scale, block.scale, error) & (block.atoms >= 0)
         return Picks(np.where(small, -1, block.atoms), np.where(small, 0.0, block.scale)), bool(small.any())
-    size = max(width(block), width(term))
-    block = widened(block, size)
-    if not (np.abs(block) <= error).any():
+    size = max(block.width, term.width)
+    total = block.dense(size)
+    if not (np.abs(total) <= error).any():
         return block, False
-    small = _is_cancelled(widened(term, size), block, error)
-    if not small.any():
-        return block, False
-    return np.where(small, 0.0, block), True
+    small = _is_cancelled(term.dense(size), total, error)
+    return (Rows.of(np.where(small, 0.0, total)), True) if small.any() else (block, False)
 
 
 def exact_sum(a: np.ndarray, b: np.ndarray, error: float = 0.0) -> tuple[np.ndarray, float]:
@@ -320,21 +291,9 @@ def _sum(a: Block, b: Block) -> tuple[Block, float]:
             mine, other = np.where(a.atoms >= 0, a.scale, 0.0), np.where(b.atoms >= 0, b.scale, 0.0)
             total, rounding = exact_sum(mine, other)
             return Picks(np.maximum(a.atoms, b.atoms), total), rounding
-    size = max(width(a), width(b))
-    matrix = widened(a, size) + widened(b, size)
-    return matrix, ULP * largest(matrix)
-
-
-def width(block: Block) -> int:
-    """The number of atoms that a block can have."""
-    return int(block.atoms.max(initial=-1)) + 1 if isinstance(block, Picks) else block.shape[1]
-
-
-def widened(block: Block, size: int) -> np.ndarray:
-    """The matrix of a block, for as many atoms."""
-    if isinstance(block, Picks):
-        return block.dense(size)
-    return block if block.shape[1] == size else np.pad(block, ((0, 0), (0, size - block.shape[1])))
+    size = max(a.width, b.width)
+    total = Rows.of(a.dense(size) + b.dense(size))
+    return total, ULP * largest(total)
 
 
 def closed(form: Form, part: int) -> Form:

@@ -10,10 +10,13 @@ from collections.abc import Callable, Hashable
 
 import numpy as np
 
+from jfuse.proof.symbolic import counts
 from jfuse.proof.symbolic.atoms import Atoms
+from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, limit, present
 from jfuse.proof.symbolic.comparison import difference
-from jfuse.proof.symbolic.forms import ULP, Block, Form, Instance, Picks, Stopped, added, limit, present
+from jfuse.proof.symbolic.forms import ULP, Form, Instance, added
 
+_LARGE = 4000.0  # beside which tanh is 1: half of the 10,000 that enter a sigmoid, less a bias
 _FEW = 4  # different factors for which a product with a matrix is written out
 
 
@@ -53,7 +56,12 @@ def odd(atoms: Atoms, op: str, form: Form, exact: Callable[[np.ndarray], np.ndar
 
 def tanh(atoms: Atoms, form: Form) -> Form:
     """The hyperbolic tangent."""
-    return odd(atoms, "tanh", form, np.tanh)
+    is_large = np.abs(form.constant) >= _LARGE
+    if not atoms.saturates or form.is_constant or not is_large.any():
+        return odd(atoms, "tanh", form, np.tanh)
+    atoms.is_saturated = True
+    kept = np.where(is_large, 0.0, 1.0)
+    return odd(atoms, "tanh", form.scale(kept), np.tanh).scale(kept).plus((1.0 - kept) * np.sign(form.constant))
 
 
 def sigmoid(atoms: Atoms, form: Form) -> Form:
@@ -65,8 +73,7 @@ def _unit(form: Form) -> tuple[Form, np.ndarray]:
     """The rows divided by their largest coefficient, and these: functions of the sign do not change by it."""
     size = np.zeros(form.rows)
     for block in form.blocks.values():
-        entries = np.where(block.atoms >= 0, block.scale, 0.0)[:, None] if isinstance(block, Picks) else block
-        size = np.maximum(size, np.abs(entries).max(axis=1, initial=0.0))
+        size = np.maximum(size, block.sizes)
     size = np.where(size > 0, size, 1.0)
     return (form, size) if (size == 1.0).all() else (form.scale(1.0 / size, ULP), size)
 
@@ -75,7 +82,8 @@ def relu(atoms: Atoms, form: Form) -> Form:
     """max(x, 0); relu(-x) = relu(x) - x, so only one of them has an atom. Clips of clips become a sum of two."""
     if form.is_constant:
         return Form(form.axes, {}, np.maximum(form.constant, 0.0), form.error)
-    clipped = _clip_of_clip(atoms, form)
+    clipped = _clip_within(atoms, form)
+    clipped = _clip_of_clip(atoms, form) if clipped is None else clipped
     if clipped is not None:
         return clipped
     clipped = _clip_of_clip(atoms, form.scale(-1.0))
@@ -104,6 +112,27 @@ def _clip_of_clip(atoms: Atoms, form: Form) -> Form | None:
     return None
 
 
+def _clip_within(atoms: Atoms, form: Form) -> Form | None:
+    """relu(k + f (relu(p) - relu(q))) for a constant p - q, where the clip has one sign: itself or 0. Else None."""
+    if len(form.blocks) != 2 or any(atoms.of(i).op != "relu" for i in form.blocks):
+        return None
+    (one, mine), (other, less) = form.blocks.items()
+    if not isinstance(mine, Picks) or not isinstance(less, Picks) or (mine.scale != -less.scale).any():
+        return None
+    if not (present(mine).all() and present(less).all()):
+        return None
+    p, q = atoms.rows_of(one, mine.atoms), atoms.rows_of(other, less.atoms)
+    gap = minus(p, q)
+    if not gap.is_constant:
+        return None
+    reach = mine.scale * gap.constant
+    low, high = form.constant + np.minimum(reach, 0), form.constant + np.maximum(reach, 0)
+    slack = 4 * (form.error + (gap.error + ULP * gap.magnitude) * form.magnitude)
+    if (low >= -slack).all():
+        return Form(form.axes, form.blocks, form.constant, form.error + slack)
+    return Form(form.axes, {}, np.zeros(form.rows), slack) if (high <= slack).all() else None
+
+
 def _one_atom(atoms: Atoms, form: Form, op: str) -> tuple[np.ndarray, Form, Form] | None:
     """Where each row has one atom of a function: its factor, the row that it is of, and the rest; else None."""
     factors, count = np.zeros(form.rows), np.zeros(form.rows, int)
@@ -125,7 +154,7 @@ def _one_atom(atoms: Atoms, form: Form, op: str) -> tuple[np.ndarray, Form, Form
     return factors, inner.without_empty(), Form(form.axes, rest, form.constant, form.error).without_empty()
 
 
-def atom_form(like: Form, instance: Instance, block: Picks | np.ndarray) -> Form:
+def atom_form(like: Form, instance: Instance, block: Block) -> Form:
     """A block alone."""
     return Form(like.axes, {instance: block}, np.zeros(like.rows), 0.0)
 
@@ -146,22 +175,14 @@ def positive(atoms: Atoms, form: Form) -> Form:
         if form.error and (np.abs(form.constant) <= form.error).any():
             raise Stopped("a comparison of rounded constants")
         return Form(form.axes, {}, (form.constant > 0).astype(np.float64), 0.0)
-    if not form.error and _is_never_positive(atoms, form):
-        return number(form, 0.0)
+    of_counts = counts.positive(atoms, form)
+    if of_counts is not None:
+        return of_counts
     of_bool = _of_bool(atoms, form, lambda x: x > 0)
     if of_bool is not None:
         return of_bool
     unit, _ = _unit(form)
     return atoms.function("positive", [unit], is_bool=True)
-
-
-def _is_never_positive(atoms: Atoms, form: Form) -> bool:
-    """Whether it is a constant less counts, which are not negative."""
-    ops = [atoms.of(i).op for i in form.blocks]
-    counts = all(isinstance(op, tuple) and op[0] in ("iota", "count", "last", "dim") for op in ops)
-    counts &= all(op[2] in ("int32", "int64") for op in ops if isinstance(op, tuple) and op[0] == "iota")
-    entries = [b.scale if isinstance(b, Picks) else b for b in form.blocks.values()]
-    return counts and bool((form.constant <= 0).all()) and all(bool((e <= 0).all()) for e in entries)
 
 
 def _of_bool(atoms: Atoms, form: Form, holds: Callable[[np.ndarray], np.ndarray]) -> Form | None:
@@ -247,8 +268,17 @@ def product(atoms: Atoms, a: Form, b: Form) -> Form:
     for mine in a.blocks.items():
         for factor_of_it in b.blocks.items():
             result = added(result, _blocks_product(atoms, a, mine, factor_of_it))
-    spread = a.error * b.magnitude + b.error * a.magnitude + a.error * b.error + ULP * a.magnitude * b.magnitude
+    rounding = 0.0 if _is_whole(a) and _is_whole(b) else ULP * a.magnitude * b.magnitude
+    spread = a.error * b.magnitude + b.error * a.magnitude + a.error * b.error + rounding
     return Form(result.axes, result.blocks, result.constant, result.error + spread)
+
+
+def _is_whole(form: Form) -> bool:
+    """Whether all numbers are integers so small that products of two are exact."""
+    if form.error or form.magnitude >= 2.0**26:
+        return False
+    entries = [b.scale if isinstance(b, Picks) else None for b in form.blocks.values()]
+    return all(e is not None and bool((e == np.round(e)).all()) for e in (form.constant, *entries))
 
 
 def _without_constant(form: Form) -> Form:
@@ -285,16 +315,14 @@ def _simple(atoms: Atoms, form: Form, other: Form) -> Form:
 
 def _as_picks(block: Block) -> Block:
     """A matrix with at most one atom in each row as picks."""
-    if isinstance(block, Picks) or (np.count_nonzero(block, axis=1) > 1).any():
+    if isinstance(block, Picks) or (np.count_nonzero(block.array, axis=1) > 1).any():
         return block
-    atoms = np.abs(block).argmax(axis=1)
-    scale = block[np.arange(len(block)), atoms]
+    atoms = np.abs(block.array).argmax(axis=1)
+    scale = block.array[np.arange(len(atoms)), atoms]
     return Picks(np.where(scale == 0, -1, atoms), scale)
 
 
-def _blocks_product(
-    atoms: Atoms, like: Form, first: tuple[Instance, Picks | np.ndarray], second: tuple[Instance, Picks | np.ndarray]
-) -> Form:
+def _blocks_product(atoms: Atoms, like: Form, first: tuple[Instance, Block], second: tuple[Instance, Block]) -> Form:
     (a, mine), (b, other) = first, second
     if isinstance(mine, Picks) and isinstance(other, Picks):
         return _picks_product(atoms, like, (a, mine), (b, other))
@@ -305,13 +333,13 @@ def _blocks_product(
     result = Form(like.axes, {}, np.zeros(like.rows), 0.0)
     for factor in np.unique(other.atoms[other.atoms >= 0]):
         here = np.where(other.atoms == factor, other.scale, 0.0)
-        columns = np.arange(mine.shape[1])
+        columns = np.arange(mine.width)
         factors = [*atoms.factors_of(a, columns), *atoms.factors_of(b, np.full(len(columns), factor))]
         for places, instance, which in atoms.product(factors):
             limit(like.rows * (int(which.max()) + 1))
             block = np.zeros((like.rows, int(which.max()) + 1))
-            np.add.at(block.T, which, (mine * here[:, None]).T[places])
-            result = added(result, atom_form(like, instance, block))
+            np.add.at(block.T, which, mine.scaled(here).array.T[places])
+            result = added(result, atom_form(like, instance, Rows.of(block)))
     return result
 
 

@@ -7,8 +7,9 @@ So it holds after any number of steps. Elements for which it does not are droppe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +17,9 @@ import numpy as np
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms, nearest
-from jfuse.proof.symbolic.comparison import difference, opened
-from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, open_numbers
+from jfuse.proof.symbolic.blocks import Picks, Stopped
+from jfuse.proof.symbolic.comparison import difference, equal, opened
+from jfuse.proof.symbolic.forms import Form, Instance, Ref, added, open_numbers
 
 _STEPS = 3  # that both loops run for a suggestion
 _CLOSE = 1e-7  # between numbers of elements that may be equal
@@ -45,7 +47,7 @@ class Scan:
 class SymbolicLoop:
     """A loop that was read: the families of its carries before each step, and what one step makes of them.
 
-    numbers: the suggestion's, for each carry f64[rows, steps].
+    numbers: gives the suggestion's, for each carry f64[rows, steps], or None.
     """
 
     number: int
@@ -53,7 +55,7 @@ class SymbolicLoop:
     initial: Sequence[Form]
     families: Sequence[int]
     carried: Sequence[Form]
-    numbers: Sequence[np.ndarray] | None
+    numbers: Callable[[], Sequence[np.ndarray] | None]
 
 
 class StepReader(Protocol):
@@ -75,7 +77,7 @@ def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     scan = replace(scan, carries=[with_open_batch(c, reader.sizes) for c in scan.carries])
     if any(not x.is_open(0) or len(x.axes[0]) != 1 for x in scan.xs):
         raise Stopped("a loop over steps that are not one axis")
-    numbers = _numbers(reader, scan)
+    numbers = cache(lambda: _numbers(reader, scan))
     for loop in reader.loops:
         if same(loop.length, scan.length) is True:
             results = _as_known(reader, scan, loop, numbers)
@@ -147,19 +149,49 @@ def _numbers(reader: StepReader, scan: Scan) -> list[np.ndarray] | None:
 
 
 def _as_known(
-    reader: StepReader, scan: Scan, loop: SymbolicLoop, numbers: list[np.ndarray] | None
+    reader: StepReader, scan: Scan, loop: SymbolicLoop, numbers: Callable[[], Sequence[np.ndarray] | None]
 ) -> tuple[list[Form], list[Form]] | None:
-    """The results of a step in terms of another loop, by a relation that is proven; None where there is none."""
-    if numbers is None or loop.numbers is None:
+    """The results of a step in terms of another loop, by a relation that is proven; None where there is none.
+
+    Carries with equal initial values are tried first: then no numbers are needed.
+    """
+    relation = _by_initial_values(reader, scan, loop)
+    results = None if relation is None else _by_relation(reader, scan, loop, relation, most=1)
+    if results is not None:
+        return results
+    mine, others = numbers(), loop.numbers()
+    if mine is None or others is None:
         return None
     is_read = {leaf.family for leaf in reader.atoms.leaves(*loop.carried)}
-    relation = [_suggested(loop, is_read, c, n) for c, n in zip(scan.carries, numbers, strict=True)]
-    relation = [_where_equal(reader, r, loop.initial, c) for r, c in zip(relation, scan.carries, strict=True)]
+    suggested = [
+        _suggested(loop, others, is_read, c, n, i) for i, (c, n) in enumerate(zip(scan.carries, mine, strict=True))
+    ]
+    relation = [_where_equal(reader, r, loop.initial, c) for r, c in zip(suggested, scan.carries, strict=True)]
+    return _by_relation(reader, scan, loop, relation)
+
+
+def _by_initial_values(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> list[list[np.ndarray]] | None:
+    """A relation of whole carries with equal initial values, each with another one; None where some have none."""
+    left = list(range(len(loop.families)))
+    relation = []
+    for carry in scan.carries:
+        alike = (n for n in left if loop.initial[n].parts == carry.parts)
+        chosen = next((n for n in alike if equal(loop.initial[n], carry, reader.atoms.allowance)), None)
+        if chosen is None:
+            return None
+        left.remove(chosen)
+        relation.append(
+            [np.arange(carry.rows) if n == chosen else np.full(carry.rows, -1) for n in range(len(loop.families))]
+        )
+    return relation
+
+
+def _by_relation(
+    reader: StepReader, scan: Scan, loop: SymbolicLoop, relation: list[list[np.ndarray]], most: int | None = None
+) -> tuple[list[Form], list[Form]] | None:
+    """The results of a step by what a step keeps of a relation, which is found in `most` turns; else None."""
     others = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
-    # Induction. The relation holds before the first step (`_where_equal` on the initial states). If a step that
-    # assumes it makes equal carries again, it holds at every step. Elements whose carries differ leave the relation,
-    # which shrinks until it is preserved or empty, so the loop ends.
-    while any((atoms >= 0).any() for r in relation for atoms in r):
+    while any((atoms >= 0).any() for r in relation for atoms in r) and most != 0:
         state = []
         for carry, rows, other in zip(scan.carries, relation, others, strict=True):
             left = np.where(np.stack(rows).max(axis=0) < 0, np.arange(carry.rows), -1)
@@ -168,26 +200,56 @@ def _as_known(
         closer = [_where_equal(reader, r, loop.carried, c) for r, c in zip(relation, carried, strict=True)]
         if all((a == b).all() for r, s in zip(relation, closer, strict=True) for a, b in zip(r, s, strict=True)):
             return carried, ys
-        relation = closer
+        relation, most = closer, None if most is None else most - 1
     return None
 
 
-def _suggested(loop: SymbolicLoop, is_read: set[int], carry: Form, numbers: np.ndarray) -> list[np.ndarray]:
+def _suggested(
+    loop: SymbolicLoop,
+    known_numbers: Sequence[np.ndarray],
+    is_read: set[int],
+    carry: Form,
+    numbers: np.ndarray,
+    own: int,
+) -> list[np.ndarray]:
     """For each carry of a loop which of its elements has the numbers of each element of another's, -1 for none.
 
-    is_read: the families of carries that the step reads; of two with the same numbers they come first.
+    is_read: the families of carries that the step reads; of several with the same numbers these come first, then those
+    that have most, then the one at the same place, `own`.
     """
-    result = [np.full(carry.rows, -1) for _ in loop.families]
-    left = np.full(carry.rows, True)
-    for n in sorted(range(len(result)), key=lambda n: loop.families[n] not in is_read):
-        initial, known, atoms = loop.initial[n], (loop.numbers or ())[n], result[n]
+    found = [np.full(carry.rows, -1) for _ in loop.families]
+    for n, initial in enumerate(loop.initial):
+        known = known_numbers[n]
         if open_sizes(initial) == open_sizes(carry) and len(known):
-            candidates = nearest(known @ _MIXED, numbers @ _MIXED)
+            candidates = _one_to_one(known @ _MIXED, numbers @ _MIXED)
             close = (np.abs(known[candidates] - numbers) <= _CLOSE * (1 + np.abs(numbers))).all(axis=1)
-            atoms = np.where(close & left, candidates, -1)
-            left &= atoms < 0
-            result[n] = atoms
+            found[n] = np.where(close, candidates, -1)
+    left, result = np.full(carry.rows, True), list(found)
+    for n in sorted(
+        range(len(found)), key=lambda n: (loop.families[n] not in is_read, -(found[n] >= 0).sum(), n != own)
+    ):
+        result[n] = np.where(left, found[n], -1)
+        left &= result[n] < 0
     return result
+
+
+def _one_to_one(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each number the place of the nearest known one; of equal ones the first for the first, and so on.
+
+    States of units with equal weights, and those that a clip holds, have the same numbers.
+    """
+    candidates = nearest(known, wanted)
+    order = np.argsort(known, kind="stable")
+    starts = np.concatenate([[True], np.diff(known[order]) > _CLOSE * (1 + np.abs(known[order][1:]))])
+    group = np.empty(len(known), int)
+    group[order] = np.cumsum(starts) - 1
+    by_group = np.argsort(group, kind="stable")  # places of a group in their own order
+    first, count = np.searchsorted(group[by_group], np.arange(starts.sum())), np.bincount(group)
+    of_wanted = group[candidates]
+    in_order = np.argsort(of_wanted, kind="stable")
+    rank = np.empty(len(wanted), int)
+    rank[in_order] = np.arange(len(wanted)) - np.searchsorted(of_wanted[in_order], of_wanted[in_order])
+    return np.asarray(by_group[first[of_wanted] + rank % count[of_wanted]])
 
 
 def open_sizes(form: Form) -> list[str]:

@@ -9,21 +9,19 @@ from math import prod
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, same
+from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, limit
 from jfuse.proof.symbolic.comparison import opened
 from jfuse.proof.symbolic.forms import (
     ULP,
-    Block,
     Form,
     Instance,
     MustClose,
     Part,
-    Picks,
     Ref,
-    Stopped,
+    Turned,
     added,
     closed,
     constant,
-    limit,
     open_numbers,
 )
 
@@ -160,8 +158,8 @@ def _transposed(form: Form, order: Sequence[int]) -> Form:
     numbers = open_numbers(form.parts)
     shape = [int(s) for s, is_open in form.parts if not is_open]
     if _is_plain(form) and all(len(a) <= 1 for a in form.axes):
-        array = form.constant.reshape(grid_shape(form)).transpose(order)
-        return Form(tuple(form.axes[a] for a in order), {}, array.reshape(-1), form.error)
+        view = form.array.reshape(grid_shape(form)).transpose(order)
+        return Turned(tuple(form.axes[a] for a in order), view, form.error)
     which = {p: i for i, p in enumerate(p for p, (_, o) in enumerate(form.parts) if not o)}
     rows = np.arange(form.rows).reshape(shape).transpose([which[p] for p in parts if p in which])
     change = {Ref("axis", numbers[p]): Ref("axis", n) for n, p in enumerate(p for p in parts if p in numbers)}
@@ -321,9 +319,9 @@ def summed(form: Form, axes: Sequence[int]) -> Form:
             limit(len(order) * (int(atoms.max()) + 1))
             matrix = np.zeros((len(order), int(atoms.max()) + 1))
             np.add.at(matrix, (places, np.maximum(atoms, 0)), scale)
-            blocks[instance] = matrix
+            blocks[instance] = Rows.of(matrix)
         else:
-            blocks[instance] = block[order.reshape(-1)].reshape(*order.shape, -1).sum(axis=1)
+            blocks[instance] = Rows.of(block.array[order.reshape(-1)].reshape(*order.shape, -1).sum(axis=1))
     error = count * (form.error + count * ULP * form.magnitude)
     axes_kept = tuple(form.axes[a] for a in axes_left)
     return Form(axes_kept, blocks, form.constant[order].sum(axis=1), error).without_empty()

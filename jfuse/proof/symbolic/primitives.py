@@ -10,9 +10,11 @@ import jax
 import numpy as np
 
 from jfuse.ir.dims import is_known, same
-from jfuse.proof.symbolic import functions, masked, moves
+from jfuse.proof.symbolic import counts, functions, lookups, moves
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped, added, constant
+from jfuse.proof.symbolic.blocks import Picks, Stopped
+from jfuse.proof.symbolic.forms import Form, Instance, Ref, added, constant
+from jfuse.proof.symbolic.integers import elements, integers
 from jfuse.proof.symbolic.products import dot_general
 
 Rule = Callable[[Atoms, Sequence[Form], Any], Form]
@@ -24,20 +26,7 @@ def _one_of(function: Callable[[Atoms, Form], Form]) -> Rule:
 
 
 def _pair(function: Callable[[Atoms, Form, Form], Form]) -> Rule:
-    return lambda atoms, forms, eqn: function(atoms, *_elements(forms, eqn))
-
-
-def _elements(forms: Sequence[Form], eqn: Any) -> list[Form]:
-    """Operands of an elementwise primitive, in the shape of the result."""
-    shape = eqn.outvars[0].aval.shape
-    return moves.aligned(*(_in_shape(form, shape) for form in forms))
-
-
-def _in_shape(form: Form, shape: Sequence[Any]) -> Form:
-    own = form.shape
-    if len(own) == len(shape) and all(same(a, b) is True for a, b in zip(own, shape, strict=True)):
-        return form
-    return moves.broadcast(form, shape, list(range(len(shape) - len(own), len(shape))))
+    return lambda atoms, forms, eqn: function(atoms, *elements(forms, eqn))
 
 
 def _atom(name: str, exact: Callable[[np.ndarray], np.ndarray] | None = None) -> Rule:
@@ -68,15 +57,27 @@ def _differ(atoms: Atoms, a: Form, b: Form) -> Form:
     return _not(atoms, functions.zero(atoms, functions.minus(a, b)))
 
 
+def _compared(function: Callable[[Atoms, Form, Form], Form]) -> Rule:
+    """A comparison; of floats that decide nothing, as `x == x`, an atom: it tells whether they are numbers."""
+
+    def rule(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+        a, b = elements(forms, eqn)
+        if eqn.invars[0].aval.dtype.kind == "f" and not a.is_constant and functions.minus(a, b).is_constant:
+            return atoms.function(("compares", eqn.primitive.name), [a, b], is_bool=True)
+        return function(atoms, a, b)
+
+    return rule
+
+
 def _select(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     if len(forms) != 3 or eqn.invars[0].aval.dtype != np.bool_:
         raise Stopped("a choice among several")
-    flag, no, yes = _elements(forms, eqn)
+    flag, no, yes = elements(forms, eqn)
     return functions.choice(atoms, flag, yes, no)
 
 
 def _clamp(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
-    low, x, high = _elements(forms, eqn)
+    low, x, high = elements(forms, eqn)
     return functions.minimum(atoms, functions.maximum(atoms, x, low), high)
 
 
@@ -95,7 +96,7 @@ def _rsqrt(atoms: Atoms, form: Form) -> Form:
 
 
 def _pow(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
-    base, exponent = _elements(forms, eqn)
+    base, exponent = elements(forms, eqn)
     if exponent.is_constant and (exponent.constant == -0.5).all():
         return _rsqrt(atoms, base)
     if exponent.is_constant and (exponent.constant == 0.5).all():
@@ -114,7 +115,7 @@ def _cast(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
         return _not(atoms, functions.zero(atoms, form))
     if form.is_constant and not form.error and old.kind in "iu":
         return Form(form.axes, {}, form.constant.astype(old).astype(new).astype(np.float64), 0.0)
-    if masked.is_ramp(atoms, form) and new in masked.WIDE:
+    if old in counts.WIDE and counts.fits(atoms, form, new):
         return form
     exact = old.kind in "iuf" and old.kind == new.kind and np.can_cast(old, new, "safe")
     return form if exact else atoms.function(("cast", str(old), str(new)), [form])
@@ -136,11 +137,13 @@ def _slice(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 def _dynamic_slice(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     form, *indices = forms
     sizes = eqn.outvars[0].aval.shape
-    starts = [_index(i, d, s) for i, d, s in zip(indices, form.shape, sizes, strict=False)]
+    starts = [_index(atoms, i, d, s) for i, d, s in zip(indices, form.shape, sizes, strict=False)]
     return moves.sliced(form, starts, [s + n for s, n in zip(starts, sizes, strict=True)], [1] * len(sizes))
 
 
-def _index(index: Form, dim: Any, size: Any) -> int:
+def _index(atoms: Atoms, index: Form, dim: Any, size: Any) -> Any:
+    if index.blocks and same(size, 1) is True and _end(atoms, index, dim) == -1:
+        return dim - 1
     if not index.is_constant or index.error:
         raise Stopped("an index that is computed")
     start = int(index.constant[0])
@@ -157,7 +160,10 @@ def _gather(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     last = _last_place(atoms, form, index, eqn)
     if last is not None:
         return last
-    counted = masked.gathered(atoms, form, index, eqn.params["dimension_numbers"], eqn.params["slice_sizes"])
+    in_rows = lookups.gathered_in_rows(atoms, form, index, eqn.params["dimension_numbers"])
+    if in_rows is not None:
+        return in_rows
+    counted = lookups.gathered(atoms, form, index, eqn.params["dimension_numbers"], eqn.params["slice_sizes"])
     is_within = eqn.params["mode"] == jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS  # others clamp, or fill
     if counted is not None and is_within:
         return moves.reshaped(counted, eqn.outvars[0].aval.shape)
@@ -207,10 +213,12 @@ def _last_place(atoms: Atoms, form: Form, index: Form, eqn: Any) -> Form | None:
 
 def _is_last(atoms: Atoms, index: Form, size: Any) -> bool:
     """Whether an index is the last place of an axis: its size less 1."""
-    if len(index.blocks) != 1 or index.constant[0] != 0:
+    if len(index.blocks) != 1 or index.error:
         return False
     ((instance, block),) = index.blocks.items()
-    return atoms.of(instance).op == ("dim", str(size - 1)) and isinstance(block, Picks) and bool(block.scale[0] == 1)
+    lasts = [("dim", str(size - 1), 0), ("dim", str(size), -1)]
+    is_one = isinstance(block, Picks) and bool(block.scale[0] == 1)
+    return is_one and (*atoms.of(instance).op, index.constant[0]) in lasts
 
 
 def _pad(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
@@ -258,10 +266,11 @@ def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     shape, axis, dtype = eqn.outvars[0].aval.shape, eqn.params["dimension"], eqn.outvars[0].aval.dtype
-    if is_known(shape[axis]) and not (shape[axis] in atoms.ramps and dtype in masked.WIDE):
+    if is_known(shape[axis]) and not (shape[axis] in atoms.ramps and dtype in counts.WIDE):
         return moves.broadcast(constant(np.arange(shape[axis]).astype(dtype)), shape, [axis])
     block = Picks(np.zeros(1, int), np.ones(1))
-    family = atoms.named(("iota", str(shape[axis]), str(dtype)), 1, 1)
+    narrow = ("iota", str(shape[axis]), str(dtype))
+    family = counts.ramp(atoms, shape[axis]) if dtype in counts.WIDE else atoms.named(("narrow", *narrow), 1, 1)
     ramp = Form((((shape[axis], True),),), {Instance(family, (Ref("axis", 0),)): block})
     return moves.broadcast(ramp, shape, [axis])
 
@@ -269,35 +278,6 @@ def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 def _same(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     return forms[0]
 
-
-def integers(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
-    """Integer arithmetic, which wraps: of constants NumPy's, else an atom."""
-    name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
-    operands = _elements(forms, eqn)
-    if all(f.is_constant and not f.error for f in operands) and name in _NUMPY:
-        values = [f.constant.astype(v.aval.dtype) for f, v in zip(operands, eqn.invars, strict=True)]
-        with np.errstate(all="ignore"):
-            result = np.asarray(_NUMPY[name](*values)).astype(np.float64)
-        return Form(operands[0].axes, {}, result, 0.0)
-    if name == "max" and (last := masked.last_counted(atoms, *operands)) is not None:
-        return last
-    neutral = {"add": 0.0, "mul": 1.0}.get(name)
-    for mine, other in (operands, operands[::-1]) if neutral is not None else ():
-        if other.is_constant and not other.error and (other.constant == neutral).all():
-            return mine
-    options = str(sorted((k, str(v)) for k, v in eqn.params.items()))
-    return atoms.function((name, str(dtype), options), operands)
-
-
-_NUMPY: Mapping[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "neg": np.negative,
-    "max": np.maximum,
-    "min": np.minimum,
-    "abs": np.abs,
-}
 
 ELEMENTWISE = frozenset(
     "add add_any sub mul square neg max min abs div rem sign clamp integer_pow pow".split(),
@@ -312,7 +292,7 @@ def _logical(of_bools: Callable[[Atoms, Form, Form], Form]) -> Rule:
     def rule(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
         if eqn.outvars[0].aval.dtype != np.bool_:
             return integers(atoms, forms, eqn)
-        return of_bools(atoms, *_elements(forms, eqn))
+        return of_bools(atoms, *elements(forms, eqn))
 
     return rule
 
@@ -363,12 +343,12 @@ RULES: Mapping[str, Rule] = {
     "pow": _pow,
     "clamp": _clamp,
     "select_n": _select,
-    "gt": _pair(lambda atoms, a, b: functions.positive(atoms, functions.minus(a, b))),
-    "lt": _pair(lambda atoms, a, b: functions.positive(atoms, functions.minus(b, a))),
-    "ge": _pair(lambda atoms, a, b: _not(atoms, functions.positive(atoms, functions.minus(b, a)))),
-    "le": _pair(lambda atoms, a, b: _not(atoms, functions.positive(atoms, functions.minus(a, b)))),
-    "eq": _pair(lambda atoms, a, b: functions.zero(atoms, functions.minus(a, b))),
-    "ne": _pair(_differ),
+    "gt": _compared(lambda atoms, a, b: functions.positive(atoms, functions.minus(a, b))),
+    "lt": _compared(lambda atoms, a, b: functions.positive(atoms, functions.minus(b, a))),
+    "ge": _compared(lambda atoms, a, b: _not(atoms, functions.positive(atoms, functions.minus(b, a)))),
+    "le": _compared(lambda atoms, a, b: _not(atoms, functions.positive(atoms, functions.minus(a, b)))),
+    "eq": _compared(lambda atoms, a, b: functions.zero(atoms, functions.minus(a, b))),
+    "ne": _compared(_differ),
     "and": _logical(functions.product),
     "or": _logical(_or),
     "not": _not_of,

@@ -9,7 +9,8 @@ from math import prod
 import numpy as np
 
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.forms import ULP, Block, Form, Picks, Stopped, limit
+from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, limit
+from jfuse.proof.symbolic.forms import ULP, Form
 from jfuse.proof.symbolic.functions import product
 from jfuse.proof.symbolic.moves import aligned, broadcast, grid_shape, summed, transposed, with_closed
 
@@ -79,9 +80,11 @@ def _with_constant(fixed: _Side, other: _Side) -> Form:
     if not rows or not matrix.size:
         raise Stopped("an empty product")
     blocks = {i: _contracted(b, matrix, rows) for i, b in form.blocks.items()}
-    value = np.matmul(form.constant.reshape(-1, rows, terms), matrix.transpose(0, 2, 1)).reshape(-1)
+    value = np.zeros(matrix.shape[0] * rows * matrix.shape[1])
+    if form.constant.any():
+        value = np.matmul(form.constant.reshape(-1, rows, terms), matrix.transpose(0, 2, 1)).reshape(-1)
     axes = (*form.axes[: shared + free], *(((size, False),) for size in columns))
-    weight = terms * max(float(matrix.max()), -float(matrix.min()))
+    weight = terms * fixed.form.magnitude
     bound = weight * form.error + terms * error * (form.magnitude + form.error) + terms * ULP * weight * form.magnitude
     return Form(axes, blocks, value, bound).without_empty()
 
@@ -95,7 +98,7 @@ def _matrix(fixed: _Side, form: Form, shared: int) -> tuple[np.ndarray, float, S
             constant, form = _batch_alike(constant, form, axis)
     constant = with_closed(constant, range(len(constant.axes)))
     sizes = grid_shape(constant)
-    array = constant.constant.reshape(sizes)
+    array = constant.array.reshape(sizes)
     if not shared:  # a view: transposed copies of weights are what takes the time
         order = [*fixed.free, *fixed.contracted]
         array, sizes = array.transpose(order), [sizes[a] for a in order]
@@ -116,7 +119,7 @@ def _batch_alike(constant: Form, form: Form, axis: int) -> tuple[Form, Form]:
     return constant, with_closed(form, [axis])
 
 
-def _contracted(block: Block, matrix: np.ndarray, rows: int) -> np.ndarray:
+def _contracted(block: Block, matrix: np.ndarray, rows: int) -> Block:
     """The block of a product.   block: rows in the order batch, rows, terms; matrix: f64[batch, columns, terms]"""
     batch, columns, terms = matrix.shape
     if isinstance(block, Picks):
@@ -126,13 +129,12 @@ def _contracted(block: Block, matrix: np.ndarray, rows: int) -> np.ndarray:
         (here,) = np.nonzero(block.atoms >= 0)
         if rows == batch == 1 and np.array_equal(chosen, np.arange(size)) and (block.scale[here] == 1.0).all():
             columns_of_it = matrix[0][:, here[0] : here[-1] + 1]  # a view, where they stand side by side
-            return np.asarray(columns_of_it if len(here) == columns_of_it.shape[1] else matrix[0][:, here])
+            return Rows.of(columns_of_it if len(here) == columns_of_it.shape[1] else matrix[0][:, here])
         if rows == batch == 1 and len(np.unique(chosen)) == len(chosen):
             result = np.zeros((columns, size))
             result[:, chosen] = matrix[0][:, here] * block.scale[here]
-            return result
-        block = block.dense(size)
-    width = block.shape[1]
+            return Rows.of(result)
+    width = block.width
     limit(batch * rows * columns * width)
-    entries = block.reshape(batch, rows, terms, width)
-    return np.asarray(np.einsum("bct,brtw->brcw", matrix, entries, optimize=True)).reshape(-1, width)
+    entries = block.dense(width).reshape(batch, rows, terms, width)
+    return Rows.of(np.einsum("bct,brtw->brcw", matrix, entries, optimize=True).reshape(-1, width))

@@ -10,18 +10,19 @@ import jax
 import numpy as np
 
 from jfuse.base.errors import JfuseError
-from jfuse.ir.dims import is_known
-from jfuse.ir.evaluate import run_equation
+from jfuse.ir.dims import is_known, symbol, symbols_of
+from jfuse.ir.evaluate import run_equation, sizes_of
 from jfuse.ir.graph import Const, Graph, Var
-from jfuse.ir.types import DType
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns, with_float
 from jfuse.kernels.control import scan
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.proof.samples import Padded
 from jfuse.proof.symbolic import moves
-from jfuse.proof.symbolic.atoms import Atoms
+from jfuse.proof.symbolic.atoms import Atoms, Padding
+from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.comparison import equal
-from jfuse.proof.symbolic.forms import Form, Instance, MustClose, Part, Picks, Ref, Stopped, constant
+from jfuse.proof.symbolic.forms import Form, Instance, MustClose, Part, Ref, constant
 from jfuse.proof.symbolic.masked import padding
 from jfuse.proof.symbolic.reader import Reader
 
@@ -144,9 +145,9 @@ def _operand(atoms: Atoms, var: Var, known: _OperandFacts, lengths: set[int], sh
     is_mask = mask is not None and rows == 1 and parts[mask.axis][1] and var.type.dtype in _MASKS
     family = atoms.fresh("operand", rows, count, is_bool=is_mask or var.type.dtype is DType.bool)
     if mask is not None and is_mask:
-        atoms.padded[family] = (sum(is_open for _, is_open in parts[: mask.axis]), mask.side)
-        others = [size for axis, (size, is_open) in enumerate(parts) if is_open and axis != mask.axis]
-        atoms.ramps |= frozenset(int(size) for size in others if is_known(size))
+        place = sum(is_open for _, is_open in parts[: mask.axis])
+        atoms.padded[family] = Padding(place, mask.side, parts[mask.axis][0])
+        atoms.ramps |= frozenset(int(size) for size, is_open in parts if is_open and is_known(size))
     instance = Instance(family, tuple(Ref("axis", n) for n in range(count)))
     block = Picks(np.arange(rows), np.ones(rows))
     return Form(tuple((part,) for part in parts), {instance: block}, np.zeros(rows), 0.0)
@@ -170,7 +171,7 @@ class _Side:
     def of(cls, name: str, graph: Graph) -> _Side:
         graph = with_float(graph, DType.f64)
         types = [jax.ShapeDtypeStruct(v.type.shape, v.type.dtype.numpy) for v in graph.inputs]
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), sizes_of(_symbols(graph)):
             return cls(name, graph, jax.make_jaxpr(lambda *operands: _evaluated(graph, operands))(*types))
 
     def run(self, reader: Reader, operands: Sequence[Form]) -> list[Form]:
@@ -184,6 +185,13 @@ class _Side:
             number = reader.place.split("/")[0].removeprefix("equation")
             where = place_of(self.graph.eqns[int(number)]) if number.isdigit() else self.name
             raise Stopped(f"{error}, in {self.name} at {where}") from error
+
+
+def _symbols(graph: Graph) -> Mapping[Var, Any]:
+    """Each symbol as the size that it is: parameters may have some that are no axis by themselves."""
+    names = sorted({name for v in graph.inputs for d in v.type.shape for name in symbols_of(d)})
+    types = [TensorType((symbol(name),), DType.f32) for name in names]
+    return {Var(t): jax.ShapeDtypeStruct(t.shape, np.float32) for t in types}
 
 
 def _evaluated(graph: Graph, operands: Sequence[Any]) -> tuple[Any, ...]:

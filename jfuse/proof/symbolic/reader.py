@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -13,9 +12,12 @@ from jfuse.frontends.jaxprs.parts import closed_jaxpr, scan_counts
 from jfuse.ir.dims import is_known
 from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.forms import Form, Stopped, constant
+from jfuse.proof.symbolic.blocks import Stopped
+from jfuse.proof.symbolic.counts import WIDE, is_count
+from jfuse.proof.symbolic.forms import Form, constant
+from jfuse.proof.symbolic.lookups import counted
 from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
-from jfuse.proof.symbolic.masked import WIDE, counted, padding, read_masked
+from jfuse.proof.symbolic.masked import read_masked
 from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, integers
 
 _CALLS: Mapping[str, str] = {
@@ -57,7 +59,7 @@ class Reader:
             operands = [self._constant(v.val) if hasattr(v, "val") else env[v] for v in eqn.invars]
             results = [r.without_empty() for r in self._equation(eqn, operands)]
             if self.atoms.is_trial:
-                results = [replace(r, error=0.0) for r in results]
+                results = [Form(r.axes, r.blocks, r.constant) if r.error else r for r in results]
             env |= zip(eqn.outvars, results, strict=True)
         return [self._constant(v.val) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
 
@@ -80,7 +82,8 @@ class Reader:
         if name == "cond":
             return self._cond(eqn, operands)
         if name == "dim_as_value":
-            family = self.atoms.named(("dim", str(eqn.params["dim"])), 1, 0)
+            dim = eqn.params["dim"]
+            family = self.atoms.named(("dim" if is_count(dim) else "difference of sizes", str(dim)), 1, 0)
             return [moves.at_once(family)]
         if name == "reduce_sum" and eqn.outvars[0].aval.dtype in WIDE:
             count = counted(self.atoms, operands[0], eqn.params["axes"])
@@ -116,7 +119,8 @@ class Reader:
             last = [after_last(f, loop) for f in carried]
         else:
             last, ys, loop = list(masked.last), list(masked.ys), masked.loop
-            self.assume(padding(masked.side))
+            for condition in masked.conditions:
+                self.assume(condition)
         if not is_known(scan.length):
             self.assume(f"{scan.length} >= 1")
         return [*last, *(collected(f, loop, scan.length, reverse=scan.reverse) for f in ys)]

@@ -29,6 +29,7 @@ class Row:
     draw: the inputs of an invoke; random ones where it is None.
     tolerance: where 1e-5 is not what the source's own dtype gives; with a comment in the table.
     asleep: variables (parts of their names) that this use of the model does not read.
+    tested: why its fusions are tested only; "" where each is proven.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Row:
     draw: Draw | None = None
     tolerance: float | None = None
     asleep: tuple[str, ...] = ()
+    tested: str = ""
 
     def __str__(self) -> str:
         return self.name

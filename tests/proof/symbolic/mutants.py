@@ -82,6 +82,7 @@ def _of(graph: Graph) -> Iterator[tuple[str, Graph]]:
     yield from _with_other_options(graph, eqn)
     yield from _wired_otherwise(graph, eqn)
     yield from _at_other_steps(graph)
+    yield from _late(graph)
 
 
 def _with(graph: Graph, eqn: Eqn) -> Graph:
@@ -156,13 +157,13 @@ def _at_other_steps(graph: Graph) -> Iterator[tuple[str, Graph]]:
         yield f"operands of rank {rank} negated", _around(graph, _on_rank(rank, minus), lambda y: y)
         yield f"operands of rank {rank} and rows turned", _around(graph, _on_rank(rank, _turned(-2)), lambda y: y)
         yield f"operands of rank {rank} and columns turned", _around(graph, _on_rank(rank, _turned(-1)), lambda y: y)
-        yield f"operands of rank {rank} clipped", _around(graph, _on_rank(rank, _clipped), lambda y: y)
+        yield f"operands of rank {rank} clipped", _around(graph, _on_rank(rank, _clipped(1000.0)), lambda y: y)
         yield f"operands of rank {rank} rounded", _around(graph, _on_rank(rank, _coarse), lambda y: y)
     for rank in sorted({a.type.rank for a in graph.outputs}):
         yield f"results of rank {rank} negated", _around(graph, lambda x: x, _on_rank(rank, minus))
         yield f"results of rank {rank} and rows turned", _around(graph, lambda x: x, _on_rank(rank, _turned(-2)))
         yield f"results of rank {rank} and columns turned", _around(graph, lambda x: x, _on_rank(rank, _turned(-1)))
-        yield f"results of rank {rank} clipped", _around(graph, lambda x: x, _on_rank(rank, _clipped))
+        yield f"results of rank {rank} clipped", _around(graph, lambda x: x, _on_rank(rank, _clipped(0.25)))
     if 3 in ranks:
         yield "steps turned around", _around(graph, _on_rank(3, _turned(0)), lambda y: y)
         yield "steps of results turned around", _around(graph, lambda x: x, _on_rank(3, _turned(0)))
@@ -170,12 +171,35 @@ def _at_other_steps(graph: Graph) -> Iterator[tuple[str, Graph]]:
         yield "steps turned around before and after", both
 
 
+def _late(graph: Graph) -> Iterator[tuple[str, Graph]]:
+    """What differs after many steps, in many rows, or where a value is no number."""
+    for rank in sorted({a.type.rank for a in graph.outputs}):
+        yield f"late: rank {rank} without NaN", _around(graph, lambda x: x, _on_rank(rank, _without_nan))
+        for axis in range(rank - 1):
+            for limit in (20.0, 100.0, 300.0):
+                change = _on_rank(rank, _from_place(axis, limit))
+                yield f"late: rank {rank} from {limit:g} on along {axis}", _around(graph, lambda x: x, change)
+
+
+def _without_nan(x: Any) -> Any:
+    return ops.select_v2(ops.equal(x, x), x, ops.zeros_like(x))
+
+
+def _from_place(axis: int, limit: float) -> Callable[[Any], Any]:
+    def change(x: Any) -> Any:
+        ones = ops.add(ops.mul(x, np.float32(0)), np.float32(1))
+        is_late = ops.greater(ops.cumsum(ones, np.int32(axis)), np.float32(limit))
+        return ops.select_v2(is_late, ops.mul(x, np.float32(0.5)), x)
+
+    return change
+
+
 def _turned(axis: int) -> Callable[[Any], Any]:
     return lambda x: ops.reverse_v2(x, np.array([axis % x.ndim], np.int32))
 
 
-def _clipped(x: Any) -> Any:
-    return ops.minimum(x, np.float32(1000))
+def _clipped(limit: float) -> Callable[[Any], Any]:
+    return lambda x: ops.minimum(x, np.float32(limit))
 
 
 def _coarse(x: Any) -> Any:

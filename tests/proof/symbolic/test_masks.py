@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,10 +15,11 @@ from jfuse.ir.dims import Dim
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.lowering.composites.sequence import Steps
+from jfuse.lowering.composites.sequence import FROZEN, Steps, freezing
 from jfuse.proof.samples import Padded
-from jfuse.proof.symbolic.atoms import Atoms
+from jfuse.proof.symbolic.atoms import Atoms, Padding
 from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped
+from jfuse.proof.symbolic.masked import SATURATED
 from jfuse.proof.symbolic.prover import Verdict, prove_symbolically
 from jfuse.proof.symbolic.reader import Reader
 from tests import cells
@@ -102,6 +103,13 @@ class Masked:
 RIGHT: dict[str, Masked] = {
     "open": Masked(),
     "reverse": Masked(side="left", rule_side="left", reverse=True),
+    "left": Masked(side="left", rule_side="left"),
+    "left_reverse": Masked(reverse=True),
+    "left_negated": Masked(counts=False),
+    "left_negated_reverse": Masked(side="left", rule_side="left", counts=False, reverse=True),
+    "left_blend": Masked(side="left", rule_side="left", kind=DType.f32),
+    "left_closed": Masked(side="left", rule_side="left", batch=2, steps=5),
+    "left_one_row": Masked(side="left", rule_side="left", batch=1),
     "negated": Masked(side="left", rule_side="left", counts=False),
     "negated_reverse": Masked(side="right", counts=False, reverse=True),
     "blend": Masked(kind=DType.f32),
@@ -112,9 +120,7 @@ RIGHT: dict[str, Masked] = {
 WRONG: dict[str, Masked] = {
     "no_promise": Masked(side=None),
     "other_side": Masked(side="left"),
-    "other_order": Masked(reverse=True),
     "order_of_rule": Masked(rule_reverse=True),
-    "negated": Masked(counts=False),
     "decays": Masked(kept=lambda h, new: ops.mul(h, np.float32(0.5))),
     "forgets": Masked(kept=lambda h, new: ops.mul(h, np.float32(0))),
     "goes_on": Masked(kept=lambda h, new: new),
@@ -124,6 +130,60 @@ WRONG: dict[str, Masked] = {
     "other_weights": Masked(kernel=1.001),
     "blend_decays": Masked(kind=DType.f32, kept=lambda h, new: ops.mul(h, np.float32(0.5))),
 }
+
+
+WRONG |= {
+    f"left_{name}": replace(WRONG[name], side="left", rule_side="left")
+    for name in ("decays", "forgets", "goes_on", "zeros_between", "rows_mixed", "no_step_counts", "other_weights")
+}
+WRONG |= {
+    "left_as_right": Masked(side="left", rule_side="right"),
+    "right_as_left": Masked(side="right", rule_side="left"),
+    "left_order_of_rule": Masked(side="left", rule_side="left", rule_reverse=True),
+}
+
+
+def masked_lstm(side: str, *, frozen: float = FROZEN, scale: float = 1.0, clip: float = 0.0) -> Verdict:
+    """Of an LSTM whose last cell state is read; frozen: what enters the gates that hold it, where no step counts."""
+
+    def step(h: Any, c: Any, x: Any, m: Any) -> tuple[Any, ...]:
+        i, f, g, o = cells.sums(x, h)
+        new_c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
+        if clip:
+            new_c = ops.minimum(ops.maximum(new_c, np.float32(-clip)), np.float32(clip))
+        new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
+        return ops.select_v2(m, new_h, h), ops.select_v2(m, new_c, c), ops.select_v2(m, new_h, h)
+
+    xs = [f32(BATCH, INPUTS), TensorType((BATCH, 1), DType.bool)]
+    body = Loop(step, [f32(BATCH, UNITS)] * 2, xs=xs).graph()
+
+    def fused(h: Any, c: Any, x: Any, m: Any) -> Any:
+        steps = Steps(x, False, m, True, side)
+        columns = [freezing(np.ascontiguousarray(gate(W, k).T), to) for k, to in enumerate((0.0, 1.0, None, None))]
+        columns = [np.where(np.abs(a) == FROZEN, np.sign(a) * np.float32(frozen), a) for a in columns]
+        recurrent = [np.ascontiguousarray(scale * gate(R, k).T) for k in range(4)]
+        operands = [*columns, *recurrent, *[None] * 3, *(gate(B, k) for k in range(4)), None, None, h, c, *[None] * 4]
+        y, _, last_c = ops.unidirectional_sequence_lstm(
+            steps.with_freeze(), *operands, time_major=True, fused_activation_function="TANH", cell_clip=clip
+        )
+        return steps.results(("h", "c", "y_h"), y, h=h, c=last_c)
+
+    replacement = trace_graph(fused, [v.type for v in body.inputs])
+    held = {v: np.zeros((1, UNITS), np.float32) for v in body.inputs[:2]} if clip else None
+    return prove_symbolically(body, replacement, held, {body.inputs[3]: Padded(0, side)})
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("clip", [0.0, 2.0])
+def test_a_last_cell_state_is_held_under_a_condition(side: str, clip: float) -> None:
+    verdict = masked_lstm(side, clip=clip)
+    assert verdict.is_proven, verdict.stopped
+    assert SATURATED in verdict.assumptions
+
+
+@pytest.mark.parametrize("change", [{"frozen": 10.0}, {"frozen": -FROZEN}, {"scale": 1.001}], ids=str)
+def test_a_cell_state_that_is_not_held_is_not_proven(change: dict[str, float]) -> None:
+    assert not masked_lstm("right", **change).is_proven
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -136,12 +196,6 @@ def test_counted_steps_that_come_first_are_proven(name: str) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_what_differs_somewhere_is_not_proven(name: str) -> None:
     assert not WRONG[name].verdict().is_proven
-
-
-def test_left_padding_is_not_proven() -> None:
-    verdict = Masked(side="left", rule_side="left").verdict()
-    assert not verdict.is_proven
-    assert verdict.stopped
 
 
 def test_a_lookup_in_another_order_or_that_clamps_is_not_known() -> None:
@@ -165,7 +219,7 @@ def looked_up(offset: int, mode: str) -> list[Form]:
     types = [jax.ShapeDtypeStruct((4, 5, 4), np.float32), jax.ShapeDtypeStruct((5, 4), np.bool_)]
     atoms = Atoms()
     x, mask = atoms.fresh("x", 4, 2), atoms.fresh("mask", 1, 2, is_bool=True)
-    atoms.padded[mask], atoms.ramps = (0, "right"), frozenset({4})
+    atoms.padded[mask], atoms.ramps = Padding(0, "right", 5), frozenset({4})
     rows, steps, here = ((4, True),), ((5, True),), (Ref("axis", 0), Ref("axis", 1))
     forms = [
         Form((rows, steps, ((4, False),)), {Instance(x, here): Picks(np.arange(4), np.ones(4))}, np.zeros(4)),

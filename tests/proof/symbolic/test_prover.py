@@ -300,6 +300,24 @@ def test_other_initial_states_are_not_equal() -> None:
     assert prove_symbolically(body, shifted).stopped
 
 
+def _mixing(kernel: np.ndarray) -> Any:
+    def step(h: Array, x: Array) -> tuple[Array, ...]:
+        new = ops.relu(ops.add(cells.dense(h, kernel), x))
+        return new, new
+
+    return _loop(step, [f32(BATCH, UNITS)])
+
+
+@pytest.mark.parametrize("value", [0.125, -10.0], ids=["equal weights", "units that are never awake"])
+def test_units_with_equal_numbers_are_told_apart(value: float) -> None:
+    """From states of zero, with equal inputs, no number tells which unit is which."""
+    body, other = (_mixing(np.full((UNITS, UNITS), value, np.float32)) for _ in range(2))
+    changed = _mixing(np.full((UNITS, UNITS), 1.001 * value, np.float32))
+    zeros = {body.inputs[0]: np.zeros((1, UNITS), np.float32)}
+    assert prove_symbolically(body, other, zeros).is_proven
+    assert not prove_symbolically(body, changed, zeros).is_proven
+
+
 def test_constants_that_round_alike_are_an_assumption() -> None:
     third, near = f(1 / 3), np.nextafter(f(1 / 3), f(1))
     body, other = (lambda x, k=k: ops.tanh(ops.mul(x, k)) for k in (third, near))
