@@ -19,15 +19,13 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, substitute_graph, with_float
 from jfuse.kernels.control import BodyOp, scan
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
+from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.lowering.rules import need
 from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
+from jfuse.proof.distinctions import refuse_new_cases, refuse_unchecked_indices, refuse_unexplained
 from jfuse.proof.error_of_samples import agrees, largest_error
-from jfuse.proof.f32_steps import rounding_step
 from jfuse.proof.limits import WatchedLimits, all_limits, limits_of, stated_limits, watched, without
-from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
-from jfuse.proof.step_numbers import step_number_uses
 from jfuse.proof.symbolic.prover import NOT_TRIED, Verdict, prove_symbolically
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
@@ -106,7 +104,7 @@ def prove(
     body, replacement = _bound(body, constants), _bound(replacement, constants)
     # First the cheap reasons to refuse: ops that cannot run, states, and case distinctions that samples could miss.
     if works_on_bytes(replacement):
-        _refuse_unexplained(body, replacement, claims)
+        refuse_unexplained(body, replacement, claims)
         return Proof(agree(body, replacement, seed), 0.0)
     by_equation = runs_by_equation(body, replacement)
     of_body, of_replacement = (None if by_equation else _unrunnable(graph) for graph in (body, replacement))
@@ -114,8 +112,8 @@ def prove(
     need(of_replacement is None, "replacement_not_executable", want="ops that XLA runs", got=of_replacement)
     stateful = next((e for graph in (body, replacement) for e in all_eqns(graph) if e.effects), None)
     need(stateful is None, "stateful_body", want="no variables", got=stateful and place_of(stateful))
-    _refuse_unexplained(body, replacement, claims)
-    _refuse_unchecked_indices(body, replacement)
+    refuse_unexplained(body, replacement, claims)
+    refuse_unchecked_indices(body, replacement)
     sampler = Sampler.of(body, replacement, padded=masks, held=held)
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
@@ -129,6 +127,8 @@ def prove(
         measured = _measured(pair, sampler, seed)
         if measured is not None:
             return replace(measured, verdict=verdict)
+    if for_all:
+        refuse_new_cases(body, replacement, claims)
     proof, cases = _compared(pair, sampler, seed)
     return replace(_beyond_limits(pair, sampler, cases, seed, proof), verdict=verdict)
 
@@ -250,30 +250,6 @@ def _unrunnable(graph: Graph) -> str | None:
         if not runs or any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs)):
             return place_of(eqn)
     return None
-
-
-def _refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) -> None:
-    explained = families(replacement) | frozenset(claims)
-    for family, eqn in run_time_switches(body):
-        need(family in explained, "unexplained_switch", want=f"a fused op or claim for {family!r}", got=place_of(eqn))
-    if next(step_number_uses(replacement), None) is None:
-        use = next(step_number_uses(body), None)
-        got = None if use is None else place_of(use)
-        need(use is None, "step_number", want="steps that do not depend on their number", got=got)
-    rounding = rounding_step(body)
-    got = None if rounding is None else place_of(rounding)
-    need(rounding is None, "rounds_in_f32", want="a step that computes in f32 as in real numbers", got=got)
-
-
-def _refuse_unchecked_indices(body: Graph, replacement: Graph) -> None:
-    """Raise where the replacement looks up an index on which TFLite fails, and the body does not."""
-    expected = integer_limits(body)
-    limits = integer_limits(replacement)
-    for ours, theirs in zip(body.inputs, replacement.inputs, strict=True):
-        if theirs in limits:
-            covered = ours in expected and expected[ours] <= limits[theirs]
-            got = f"a lookup that fails from {limits[theirs]} on"
-            need(covered, "ids_out_of_range", want="a result for every index, as the body gives", got=got)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""What samples could miss: cases that one side tells apart and the other does not, and indices that one side checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jfuse.ir.graph import Graph
+from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
+from jfuse.lowering.rules import need
+from jfuse.proof.f32_steps import rounding_step
+from jfuse.proof.ranges import integer_limits
+from jfuse.proof.step_numbers import step_number_uses
+
+
+def refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) -> None:
+    """Raise where the body tells cases apart, reads step numbers or rounds, and the replacement does not."""
+    explained = families(replacement) | frozenset(claims)
+    for family, eqn in run_time_switches(body):
+        need(family in explained, "unexplained_switch", want=f"a fused op or claim for {family!r}", got=place_of(eqn))
+    if next(step_number_uses(replacement), None) is None:
+        use = next(step_number_uses(body), None)
+        got = None if use is None else place_of(use)
+        need(use is None, "step_number", want="steps that do not depend on their number", got=got)
+    rounding = rounding_step(body)
+    got = None if rounding is None else place_of(rounding)
+    need(rounding is None, "rounds_in_f32", want="a step that computes in f32 as in real numbers", got=got)
+
+
+def refuse_unchecked_indices(body: Graph, replacement: Graph) -> None:
+    """Raise where the replacement looks up an index on which TFLite fails, and the body does not."""
+    expected = integer_limits(body)
+    limits = integer_limits(replacement)
+    for ours, theirs in zip(body.inputs, replacement.inputs, strict=True):
+        if theirs in limits:
+            covered = ours in expected and expected[ours] <= limits[theirs]
+            got = f"a lookup that fails from {limits[theirs]} on"
+            need(covered, "ids_out_of_range", want="a result for every index, as the body gives", got=got)
+
+
+def refuse_new_cases(body: Graph, replacement: Graph, claims: Iterable[str]) -> None:
+    """Raise where the replacement, which is not proven, tells cases apart and the body does not."""
+    own = families(body) | frozenset(claims)
+    for family, eqn in run_time_switches(replacement):
+        need(family in own, "unexplained_switch", want=f"no {family!r} that the body does not have", got=place_of(eqn))
