@@ -94,9 +94,9 @@ SPELLED: dict[str, tuple[Function, Function]] = {
         lambda x: tf.Pad(x, as_atom(np.array([[0, 0], [1, 0]], np.int32))),
         lambda x: tf.ConcatV2(tf.Mul(tf.Slice(x, i(0, 0), i(-1, 1)), f(0)), x, as_atom(np.int32(1))),
     ),
-    "StridedSlice": (
-        lambda x: tf.StridedSlice(x, i(0, 1), i(0, 3), i(1, 1), begin_mask=1, end_mask=1),
-        lambda x: tf.Slice(x, i(0, 1), i(-1, 2)),
+    "Split": (
+        lambda x: tf.Split(as_atom(np.int32(1)), x, num_split=2)[1],
+        lambda x: tf.Slice(x, i(0, 2), i(-1, 2)),
     ),
     "Softmax": (
         tf.Softmax,
@@ -131,7 +131,7 @@ def verdict(one: Function, other: Function) -> Verdict:
 def test_ops_of_tensorflow_are_proven_by_other_ops() -> None:
     stopped = {name: v.stopped for name, pair in SPELLED.items() if not (v := verdict(*pair)).is_proven}
     print(f"{len(SPELLED) - len(stopped)} of {len(SPELLED)} rules of TensorFlow ops are proven by others")
-    print(*(f"{name}: {UNPROVEN.get(name, '')} ({why})" for name, why in stopped.items()), sep="\\n")
+    print(*(f"{name}: {UNPROVEN.get(name, '')} ({why})" for name, why in stopped.items()), sep="\n")
     assert stopped.keys() == UNPROVEN.keys()
 
 
@@ -151,9 +151,9 @@ WRONG: dict[str, tuple[Function, Function]] = {
         lambda x: tf.MatMul(x, f(np.arange(16).reshape(4, 4))),
     ),
     "ReverseV2 of rows": (lambda x: tf.ReverseV2(x, i(1)), lambda x: tf.ReverseV2(x, i(0))),
-    "StridedSlice one off": (
-        lambda x: tf.StridedSlice(x, i(0, 1), i(0, 3), i(1, 1), begin_mask=1, end_mask=1),
-        lambda x: tf.Slice(x, i(0, 0), i(-1, 2)),
+    "Split one off": (
+        lambda x: tf.Split(as_atom(np.int32(1)), x, num_split=2)[1],
+        lambda x: tf.Slice(x, i(0, 1), i(-1, 2)),
     ),
     "Tile of columns": (lambda x: tf.Tile(x, i(1, 2)), lambda x: tf.Reshape(tf.Pack(x, x, axis=2), i(-1, 8))),
     "Round by Floor": (tf.Round, lambda x: tf.Floor(tf.AddV2(x, f(0.5)))),
@@ -171,8 +171,9 @@ _REASONS = {
     "of integers": "sums of integers wrap",
     "index that is computed": "places that are known at run time only",
     "no real number": "infinities",
+    "a slice of": "a slice of an axis that is open",
 }
-_LEAST = 0.6  # of the spellings that targets get
+_LEAST = 0.7  # of the spellings that targets get
 
 
 def test_spellings_for_targets_are_proven_or_have_a_reason() -> None:
@@ -194,5 +195,5 @@ def test_spellings_for_targets_are_proven_or_have_a_reason() -> None:
                     ] += 1
     total = proven.total() + stopped.total()
     print(f"{proven.total()} of {total} spellings for targets are proven")
-    print(*(f"{count:4d} {reason}" for reason, count in stopped.most_common()), sep="\\n")
+    print(*(f"{count:4d} {reason}" for reason, count in stopped.most_common()), sep="\n")
     assert proven.total() >= _LEAST * total
