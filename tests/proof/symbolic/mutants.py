@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
+from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Eqn, Graph
 from jfuse.ir.trace import trace_graph
@@ -175,8 +176,9 @@ def _late(graph: Graph) -> Iterator[tuple[str, Graph]]:
     """What differs after many steps, in many rows, or where a value is no number."""
     for rank in sorted({a.type.rank for a in graph.outputs}):
         yield f"late: rank {rank} without NaN", _around(graph, lambda x: x, _on_rank(rank, _without_nan))
-        for axis in range(rank - 1):
-            for limit in (20.0, 100.0, 300.0):
+        sizes = next(a.type.shape for a in graph.outputs if a.type.rank == rank)
+        for axis, limit in product(range(rank - 1), (20.0, 100.0, 300.0)):
+            if not is_known(sizes[axis]):
                 change = _on_rank(rank, _from_place(axis, limit))
                 yield f"late: rank {rank} from {limit:g} on along {axis}", _around(graph, lambda x: x, change)
 
