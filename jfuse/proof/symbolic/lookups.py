@@ -170,16 +170,16 @@ def gathered_in_rows(atoms: Atoms, form: Form, index: Form, numbers: Any) -> For
         return None
     index = moves.reshaped(index, form.shape)
     index, form = moves.aligned(index, form)
-    found = {counts.kind(atoms, i): i for i in counts.factors(atoms, index)}
-    if not {"iota", "count"} <= found.keys():
+    counters = {counts.kind(atoms, i): i for i in counts.factors(atoms, index)}
+    if not {"iota", "count"} <= counters.keys():
         return None
     step = Ref("axis", open_numbers(form.parts)[sum(len(a) for a in form.axes[:axis])])
-    own, size = found["iota"].refs[0], form.shape[axis]
-    if own.turned(own.flipped) != step or atoms.of(found["iota"]).op != ("iota", str(size)):
+    own, size = counters["iota"].refs[0], form.shape[axis]
+    if own.turned(own.flipped) != step or atoms.of(counters["iota"]).op != ("iota", str(size)):
         return None
     like = scalar(form)
-    here, count = (counts.whole(like, i) for i in (found["iota"]._replace(refs=(step,)), found["count"]))
-    mask, value = counts.front(atoms, found["count"], step)
+    here, count = (counts.whole(like, i) for i in (counters["iota"]._replace(refs=(step,)), counters["count"]))
+    mask, value = counts.front(atoms, counters["count"], step)
     if str(atoms.padded[mask.family].size) != str(size):
         return None
     flag = counts.whole(like, mask) if value else counts.whole(like, mask).scale(-1.0).plus(1.0)
@@ -188,14 +188,14 @@ def gathered_in_rows(atoms: Atoms, form: Form, index: Form, numbers: Any) -> For
         return None
     if not equal(index, index.take(np.zeros(index.rows, int))):
         return None
-    bound, value = counts.front(atoms, found["count"], _BOUND)
+    bound, value = counts.front(atoms, counters["count"], _BOUND)
     turned = counts.assumed(atoms, form.with_refs({step: _BOUND}), bound, value)
     looked = looked_up(atoms, turned, _BOUND, back, size)
     return choice(atoms, flag.take(np.zeros(form.rows, int), form.axes), looked, form)
 
 
 def _only_atom(form: Form, row: int) -> Instance | None:
-    found = [(i, b) for i, b in form.blocks.items() if not isinstance(b, Picks) or b.atoms[row] >= 0]
-    if len(found) != 1 or not isinstance(found[0][1], Picks) or found[0][1].scale[row] != 1.0:
+    atoms_of_row = [(i, b) for i, b in form.blocks.items() if not isinstance(b, Picks) or b.atoms[row] >= 0]
+    if len(atoms_of_row) != 1 or not isinstance(atoms_of_row[0][1], Picks) or atoms_of_row[0][1].scale[row] != 1.0:
         return None
-    return found[0][0]
+    return atoms_of_row[0][0]

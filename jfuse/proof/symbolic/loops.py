@@ -189,7 +189,7 @@ def _by_initial_values(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> li
 def _by_relation(
     reader: StepReader, scan: Scan, loop: SymbolicLoop, relation: list[list[np.ndarray]], most: int | None = None
 ) -> tuple[list[Form], list[Form]] | None:
-    """The results of a step by what a step keeps of a relation, which is found in `most` turns; else None."""
+    """The results of a step by what a step keeps of a relation, which is matches in `most` turns; else None."""
     others = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
     while any((atoms >= 0).any() for r in relation for atoms in r) and most != 0:
         state = []
@@ -217,18 +217,18 @@ def _suggested(
     is_read: the families of carries that the step reads; of several with the same numbers these come first, then those
     that have most, then the one at the same place, `own`.
     """
-    found = [np.full(carry.rows, -1) for _ in loop.families]
+    matches = [np.full(carry.rows, -1) for _ in loop.families]
     for n, initial in enumerate(loop.initial):
         known = known_numbers[n]
         if open_sizes(initial) == open_sizes(carry) and len(known):
             candidates = _one_to_one(known @ _MIXED, numbers @ _MIXED)
             close = (np.abs(known[candidates] - numbers) <= _CLOSE * (1 + np.abs(numbers))).all(axis=1)
-            found[n] = np.where(close, candidates, -1)
-    left, result = np.full(carry.rows, True), list(found)
+            matches[n] = np.where(close, candidates, -1)
+    left, result = np.full(carry.rows, True), list(matches)
     for n in sorted(
-        range(len(found)), key=lambda n: (loop.families[n] not in is_read, -(found[n] >= 0).sum(), n != own)
+        range(len(matches)), key=lambda n: (loop.families[n] not in is_read, -(matches[n] >= 0).sum(), n != own)
     ):
-        result[n] = np.where(left, found[n], -1)
+        result[n] = np.where(left, matches[n], -1)
         left &= result[n] < 0
     return result
 

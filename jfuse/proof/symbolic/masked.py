@@ -169,9 +169,11 @@ class _Masked:
         count = Instance(counts.count(self.atoms, family, value), self.rows())
         result = []
         for after, before in zip(carried, self.scan.carries, strict=True):
-            found = looked_up(self.atoms, after, Ref("loop", loop), counts.whole(scalar(after), last), self.scan.length)
+            looked = looked_up(
+                self.atoms, after, Ref("loop", loop), counts.whole(scalar(after), last), self.scan.length
+            )
             some = positive(self.atoms, counts.whole(after, count))
-            result.append(choice(self.atoms, some, found, before))
+            result.append(choice(self.atoms, some, looked, before))
         return result
 
     def chosen(self, loop: int, value: int, yes: Sequence[Form], no: Sequence[Form]) -> list[Form]:

@@ -54,7 +54,7 @@ def fate(body: Graph, replacement: Graph) -> str:
 
     specs = [jax.ShapeDtypeStruct(v.type.shape, np.float32) for v in body.inputs]
     try:
-        report = jfuse.convert(source(body), specs, rules=[rule], recover=False).report
+        report = jfuse.convert(source(body), specs, rules=[rule], forms=jfuse.Forms(recover=False)).report
     except VerifyFailed:
         return "verification"
     return report.fused[0].proof if report.fused else "refused"
