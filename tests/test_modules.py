@@ -40,7 +40,6 @@ TESTED_IN = {
     "jfuse.lowering.composites.sequence": "end_to_end/recurrences/test_recurrent.py",
     "jfuse.lowering.from_jax": "frontends/stablehlo/test_exported.py",
     "jfuse.lowering.from_torch": "frontends/torch_modules/test_operators.py",
-    "jfuse.lowering.integer_recurrences": "lowering/test_integer_spellings.py",
     "jfuse.lowering.ops": "lowering/test_op_cases.py",
     "jfuse.lowering.peephole.layout": "lowering/peephole/test_layout_regions.py",
     "jfuse.lowering.recover.algebra": "lowering/recover/test_forms.py",

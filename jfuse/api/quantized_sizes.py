@@ -14,7 +14,7 @@ from jfuse.ir.graph import Const, Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import while_
-from jfuse.lowering.integer_spellings import RECURRENCES
+from jfuse.lowering.spellings import spellings_of
 from jfuse.model import Model
 from jfuse.passes.options import Forms, LoweringOptions
 from jfuse.quantization.recipe import QuantizeRule
@@ -108,8 +108,8 @@ def _smaller_forms(made: Model, options: LoweringOptions) -> Iterator[LoweringOp
     recipe = options.quantization.recipe
     assert recipe is not None, "of a quantized model"
     assert made.unquantized is not None, "of a quantized model"
-    left = {eqn.op for eqn in _eqns(made.program)}
-    spelled = {eqn.op for eqn in _eqns(made.unquantized.program)} & RECURRENCES - left
+    ours, theirs = ({eqn.op for eqn in _eqns(p)} for p in (made.program, made.unquantized.program))
+    spelled = {op for op in theirs - ours if spellings_of(op, "loop")}
     named = {rule.op for rule in recipe.rules}
     nodes = {eqn.source.node for eqn in _eqns(made.unquantized.program) if eqn.op is while_}
     nodes |= {loop.source.split(" (")[0] for loop in made.report.loops}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -16,16 +16,10 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
-from jfuse.lowering.integer_spellings import (
-    COARSE_SPELLINGS,
-    FASTER,
-    LOOPS,
-    REFINED,
-    SPELLINGS,
-    spelled_in_integers,
-)
+from jfuse.lowering.spellings import respelled
+from jfuse.lowering.spellings.registry import Case, registered
 from jfuse.passes.rewrite import rewrite
-from tests.lowering.test_instead import CELLS, STATE, WIDTH, bilstm, drawn, lstm_weights
+from tests.lowering.test_spellings import CELLS, STATE, WIDTH, bilstm, drawn, lstm_weights
 
 B, F = DType.bool, DType.f32
 ROW = ((9,), F)
@@ -46,50 +40,46 @@ def svdf(x: Any, state: Any) -> Any:
 
 SEQUENCE = ((1, 4, WIDTH), F)
 # An op's calls, with the types of their operands and how far the results may be apart; by default roundings of f32.
-CASES: Mapping[tuple[str, Op], list[tuple[Any, ...]]] = {
-    ("SPELLINGS", ops.square): [(ops.square, [ROW])],
-    ("SPELLINGS", ops.zeros_like): [(ops.zeros_like, [ROW])],
-    ("SPELLINGS", ops.neg): [(ops.neg, [ROW])],
-    ("SPELLINGS", ops.cast): [(lambda x: ops.cast(x, out_data_type=F), [((9,), B)])],
-    ("SPELLINGS", ops.div): [(lambda x: ops.div(x, np.arange(1, 10, dtype=np.float32)), [ROW])],
-    ("SPELLINGS", ops.depth_to_space): [(partial(ops.depth_to_space, block_size=2), [IMAGE])],
-    ("SPELLINGS", ops.space_to_depth): [(partial(ops.space_to_depth, block_size=2), [IMAGE])],
-    ("SPELLINGS", ops.gelu): [
+CASES: Mapping[tuple[Case, Op], list[tuple[Any, ...]]] = {
+    ("integers", ops.square): [(ops.square, [ROW])],
+    ("integers", ops.zeros_like): [(ops.zeros_like, [ROW])],
+    ("integers", ops.neg): [(ops.neg, [ROW])],
+    ("integers", ops.cast): [(lambda x: ops.cast(x, out_data_type=F), [((9,), B)])],
+    ("integers", ops.div): [(lambda x: ops.div(x, np.arange(1, 10, dtype=np.float32)), [ROW])],
+    ("integers", ops.depth_to_space): [(partial(ops.depth_to_space, block_size=2), [IMAGE])],
+    ("integers", ops.space_to_depth): [(partial(ops.space_to_depth, block_size=2), [IMAGE])],
+    ("integers", ops.gelu): [
         (partial(ops.gelu, approximate=True), [ROW]),
         (partial(ops.gelu, approximate=False), [ROW], 3e-4),  # the polynomial errs by 2.7e-4
     ],
-    ("SPELLINGS", ops.elu): [(ops.elu, [ROW])],
-    ("SPELLINGS", ops.prelu): [(lambda x: ops.prelu(x, drawn(9)), [((2, 9), F)])],
-    ("SPELLINGS", ops.relu6): [(lambda x: ops.relu6(ops.mul(x, np.float32(9))), [ROW])],
-    ("SPELLINGS", ops.relu_0_to_1): [(ops.relu_0_to_1, [ROW])],
-    ("SPELLINGS", ops.relu_n1_to_1): [(ops.relu_n1_to_1, [ROW])],
-    ("SPELLINGS", ops.sum_): [(lambda x: ops.sum_(x, np.array([0, -1], np.int32)), [((3, 2, 5), F)])],
-    ("SPELLINGS", ops.squared_difference): [(ops.squared_difference, [ROW, ROW])],
-    ("SPELLINGS", ops.hard_swish): [(lambda x: ops.hard_swish(ops.mul(x, np.float32(3))), [ROW])],
-    ("SPELLINGS", ops.bidirectional_sequence_lstm): [
+    ("integers", ops.elu): [(ops.elu, [ROW])],
+    ("integers", ops.prelu): [(lambda x: ops.prelu(x, drawn(9)), [((2, 9), F)])],
+    ("integers", ops.relu6): [(lambda x: ops.relu6(ops.mul(x, np.float32(9))), [ROW])],
+    ("integers", ops.relu_0_to_1): [(ops.relu_0_to_1, [ROW])],
+    ("integers", ops.relu_n1_to_1): [(ops.relu_n1_to_1, [ROW])],
+    ("integers", ops.sum_): [(lambda x: ops.sum_(x, np.array([0, -1], np.int32)), [((3, 2, 5), F)])],
+    ("integers", ops.squared_difference): [(ops.squared_difference, [ROW, ROW])],
+    ("integers", ops.hard_swish): [(lambda x: ops.hard_swish(ops.mul(x, np.float32(3))), [ROW])],
+    ("integers", ops.bidirectional_sequence_lstm): [
         (bilstm(time_major=False, merge_outputs=True), [SEQUENCE, *[STATE] * 4]),
         (bilstm(time_major=True, merge_outputs=False), [((4, 1, WIDTH), F), *[STATE] * 4]),
     ],
-    ("SPELLINGS", ops.unidirectional_sequence_lstm): [(lstm, [SEQUENCE, STATE, STATE])],
-    ("SPELLINGS", ops.unidirectional_sequence_rnn): [(rnn, [SEQUENCE, STATE])],
-    ("SPELLINGS", ops.svdf): [(svdf, [((3, WIDTH), F), ((3, 20), F)])],
-    ("LOOPS", ops.unidirectional_sequence_lstm): [(lstm, [SEQUENCE, STATE, STATE])],
-    ("LOOPS", ops.unidirectional_sequence_rnn): [(rnn, [SEQUENCE, STATE])],
-    ("FASTER", ops.relu): [(ops.relu, [ROW])],
-    ("FASTER", ops.abs_): [(ops.abs_, [ROW])],
-    ("FASTER", ops.prelu): [(lambda x: ops.prelu(x, drawn(9)), [((2, 9), F)])],
-    ("FASTER", ops.hard_swish): [(lambda x: ops.hard_swish(ops.mul(x, np.float32(3))), [ROW])],
-    ("COARSE_SPELLINGS", ops.div): [(lambda x, y: ops.div(x, ops.square(y)), [ROW, ROW], 1e-5)],  # quotients up to 100
-    ("COARSE_SPELLINGS", ops.sqrt): [(lambda x: ops.sqrt(ops.square(x)), [ROW])],
+    ("integers", ops.unidirectional_sequence_lstm): [(lstm, [SEQUENCE, STATE, STATE])],
+    ("integers", ops.unidirectional_sequence_rnn): [(rnn, [SEQUENCE, STATE])],
+    ("integers", ops.svdf): [(svdf, [((3, WIDTH), F), ((3, 20), F)])],
+    ("loop", ops.bidirectional_sequence_lstm): [
+        (bilstm(time_major=False, merge_outputs=True), [SEQUENCE, *[STATE] * 4])
+    ],
+    ("loop", ops.unidirectional_sequence_lstm): [(lstm, [SEQUENCE, STATE, STATE])],
+    ("loop", ops.unidirectional_sequence_rnn): [(rnn, [SEQUENCE, STATE])],
+    ("faster", ops.relu): [(ops.relu, [ROW])],
+    ("faster", ops.abs_): [(ops.abs_, [ROW])],
+    ("faster", ops.prelu): [(lambda x: ops.prelu(x, drawn(9)), [((2, 9), F)])],
+    ("faster", ops.hard_swish): [(lambda x: ops.hard_swish(ops.mul(x, np.float32(3))), [ROW])],
+    ("coarse", ops.div): [(lambda x, y: ops.div(x, ops.square(y)), [ROW, ROW], 1e-5)],  # quotients up to 100
+    ("coarse", ops.sqrt): [(lambda x: ops.sqrt(ops.square(x)), [ROW])],
     # Two roundings to 16 bits of [-2, 2] and [-4, 4], of results up to 3.
-    ("REFINED", ops.rsqrt): [(lambda x: ops.rsqrt(ops.exp(x)), [ROW], 6e-4)],
-}
-TABLES = {
-    "SPELLINGS": SPELLINGS,
-    "LOOPS": LOOPS,
-    "FASTER": FASTER,
-    "COARSE_SPELLINGS": COARSE_SPELLINGS,
-    "REFINED": REFINED,
+    ("refined", ops.rsqrt): [(lambda x: ops.rsqrt(ops.exp(x)), [ROW], 6e-4)],
 }
 
 
@@ -98,18 +88,18 @@ def values(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
     return np.asarray(rng.random(shape) < 0.4) if dtype is B else rng.uniform(-2, 2, shape).astype(np.float32)
 
 
-def respelled(graph: Graph, op: Op, spellings: Mapping[Op, Callable[..., Any]]) -> Graph:
-    """The graph with what `op` is spelled as in its place."""
-    return rewrite(graph, lambda eqn: spelled_in_integers(eqn, spellings) if eqn.op is op else None)
+def spelled(graph: Graph, op: Op, case: Case) -> Graph:
+    """The graph with the spelling of `op` in its place."""
+    return rewrite(graph, lambda eqn: respelled(eqn, case) if eqn.op is op else None)
 
 
-@pytest.mark.parametrize(("table", "op"), CASES, ids=lambda v: str(getattr(v, "name", v)))
-def test_spellings_compute_the_same(table: str, op: Op) -> None:
-    for function, types, *tolerance in CASES[table, op]:
+@pytest.mark.parametrize(("case", "op"), CASES, ids=lambda v: str(getattr(v, "name", v)))
+def test_spellings_compute_the_same(case: Case, op: Op) -> None:
+    for function, types, *tolerance in CASES[case, op]:
         graph = trace_graph(function, [TensorType(*t) for t in types])
-        other = respelled(graph, op, TABLES[table])
+        other = spelled(graph, op, case)
         assert other is not graph, "no spelling"
-        assert op not in {eqn.op for eqn in all_eqns(other)} or op in REFINED
+        assert op not in {eqn.op for eqn in all_eqns(other)} or case == "refined"
         inputs = [values(*t) for t in types]
         run = jax.jit(lambda *x, both=(graph, other): [evaluate(each, x) for each in both])
         wanted, found = run(*inputs)
@@ -118,4 +108,4 @@ def test_spellings_compute_the_same(table: str, op: Op) -> None:
 
 
 def test_every_spelling_has_a_case() -> None:
-    assert {(name, op) for name, table in TABLES.items() for op in table} == CASES.keys()
+    assert registered("integers", "loop", "faster", "coarse", "refined") == CASES.keys()

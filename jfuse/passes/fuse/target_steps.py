@@ -8,8 +8,8 @@ from typing import Any
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import recording
 from jfuse.ir.walk import all_eqns, with_bodies
-from jfuse.lowering.instead import spellings_of
-from jfuse.lowering.instead.step_by_step import in_basic_cells, in_plain_steps
+from jfuse.lowering.spellings import respelled, spellings_of
+from jfuse.lowering.spellings.recurrences import in_plain_steps
 from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
@@ -45,7 +45,7 @@ def in_cells_of_target(graph: Graph, ctx: Context) -> Graph:
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         is_lacking = keeps_state(eqn) and why_no_state_tensor(eqn, ctx) is not None
-        return in_basic_cells(eqn) if is_lacking and _has_cells(eqn, ctx) else None
+        return respelled(eqn, "cells") if is_lacking and _has_cells(eqn, ctx) else None
 
     changed = rewrite(graph, visit)
     return graph if changed is graph else ctx.sub.last_steps(changed)
@@ -55,7 +55,8 @@ def why_no_state_tensor(eqn: Eqn, ctx: Context) -> str | None:
     """Explain why an op with states cannot be in the file; None where it can, or another spelling keeps its states."""
     if ctx.forms.mode == "io":
         return f"{eqn.op.builtin}, whose states are in variable tensors"
-    return None if not ctx.target.compiled_model and spellings_of(eqn.op.builtin) else ctx.target.why_another_form(eqn)
+    is_spelled = not ctx.target.compiled_model and spellings_of(eqn.op, "target")
+    return None if is_spelled else ctx.target.why_another_form(eqn)
 
 
 def _has_cells(eqn: Eqn, ctx: Context) -> bool:
@@ -63,7 +64,7 @@ def _has_cells(eqn: Eqn, ctx: Context) -> bool:
     if ctx.recipe is not None and ctx.recipe.rule_for(equation_name(eqn), str(eqn.op.builtin)).mode not in _IN_FLOATS:
         return False
     with recording() as trace:
-        if in_basic_cells(eqn) is None:
+        if respelled(eqn, "cells") is None:
             return False
     cells = [e for e in all_eqns(Graph("cells", (), tuple(trace.eqns), ())) if e.op.overwrites]
     return all(ctx.target.why_not(e) is None for e in cells)

@@ -9,8 +9,7 @@ from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import at_source, recording
 from jfuse.ir.walk import with_bodies
-from jfuse.lowering.instead import Spelling, spellings_of
-from jfuse.lowering.integer_spellings import spelled_in_integers
+from jfuse.lowering.spellings import Spelling, spellings_of
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -53,7 +52,7 @@ def _spelling_for(eqn: Eqn, target: Target, recipe: Recipe | None) -> Spelling |
     """
     rule = None if recipe is None else recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
     in_integers = rule is not None and rule.mode == "integer"
-    spellings = (*([spelled_in_integers] if in_integers else []), *spellings_of(eqn.op.builtin))
+    spellings = spellings_of(eqn.op, "integers", "target") if in_integers else spellings_of(eqn.op, "target")
     made = [(spelling, eqns) for spelling in spellings if (eqns := _made_by(spelling, eqn))]
     best = next((s for s, eqns in made if all(target.why_another_form(e) is None for e in eqns)), None)
     if best is not None or target.why_not(eqn) is None:
@@ -63,7 +62,7 @@ def _spelling_for(eqn: Eqn, target: Target, recipe: Recipe | None) -> Spelling |
 
 
 def _may_run(eqn: Eqn, instead_of: Eqn, target: Target) -> bool:
-    other = eqn.op.builtin != instead_of.op.builtin and bool(spellings_of(eqn.op.builtin))
+    other = eqn.op is not instead_of.op and bool(spellings_of(eqn.op, "target"))
     return other or target.why_not(eqn) is None
 
 

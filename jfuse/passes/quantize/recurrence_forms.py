@@ -20,7 +20,7 @@ from jfuse.ir.trace import at_source
 from jfuse.ir.walk import all_eqns, with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
-from jfuse.lowering.instead.step_by_step import in_plain_steps
+from jfuse.lowering.spellings.recurrences import in_plain_steps
 from jfuse.opaque_ops.state_operands import has_open_state
 from jfuse.passes.context import Context
 from jfuse.passes.options import FUSED, Forms

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from jfuse.ir.graph import Eqn, Graph, Op, Signature
+from jfuse.ir.graph import Eqn, Graph, Signature
 from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
-from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, FASTER, LOOPS, REFINED, SPELLINGS, spelled_in_integers
 from jfuse.lowering.peephole.arithmetic.affine import affine_before_product
+from jfuse.lowering.spellings.registry import Case, spellings_of
+from jfuse.lowering.spellings.registry import respelled as spelled_alone
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
@@ -53,31 +54,35 @@ def _in_operators(signature: Signature) -> set[str]:
 
 
 def respell(graph: Graph, recipe: Recipe, target: Target, *, small: bool = False) -> Graph:
-    """The graph with what the recipe wants in integers spelled in operators that compute in them, bodies included.
+    """Spell operators that the recipe wants in integers in others that compute in them, bodies included.
 
     small: recurrences are loops however few steps they have.
     """
 
-    def spelled(graph: Graph, spellings: Mapping[Op, Any]) -> Graph:
+    def spelled(graph: Graph, *cases: Case) -> Graph:
+        """By the spellings of the first case that has any for an operator."""
+
         def visit(eqn: Eqn) -> Sequence[Any] | None:
+            case = next((case for case in cases if spellings_of(eqn.op, case)), None)
             rule = rule_of(eqn, recipe)
-            if rule.mode != "integer" or eqn.op not in spellings:
+            if case is None or rule.mode != "integer":
                 return None
             lacks = why_not_integer(eqn, rule, target)
-            is_slow = spellings is FASTER and lacks is None and _is_slow(eqn, rule)
-            return spelled_in_integers(eqn, spellings) if lacks or is_slow else None
+            is_slow = case == "faster" and lacks is None and _is_slow(eqn, rule)
+            return spelled_alone(eqn, case) if lacks or is_slow else None
 
         return rewrite(graph, visit)
 
     before = with_bodies(graph, lambda body: respell(body, recipe, target, small=small))
-    first = {**SPELLINGS, **LOOPS} if small and target.has("WHILE") else SPELLINGS
-    changed = spelled(spelled(before, first), first)  # what an operator becomes may have a spelling, too
-    changed = changed if first is SPELLINGS else spelled(changed, SPELLINGS)
+    has_loops = target.has("WHILE")
+    first: tuple[Case, ...] = ("loop", "integers") if small and has_loops else ("integers",)
+    changed = spelled(spelled(before, *first), *first)  # the ops of a spelling may have spellings, too
+    changed = changed if len(first) == 1 else spelled(changed, "integers")
     if target.has_xnnpack and not recipe.int8_only:
-        changed = spelled(spelled(changed, FASTER), FASTER)
+        changed = spelled(spelled(changed, "faster"), "faster")
     changed = before if changed is before else _scales_in_weights(changed, recipe)
-    changed = spelled(changed, LOOPS) if target.has("WHILE") else changed
-    return spelled(spelled(changed, COARSE_SPELLINGS), REFINED) if recipe.int8_only else changed
+    changed = spelled(changed, "loop") if has_loops else changed
+    return spelled(spelled(changed, "coarse"), "refined") if recipe.int8_only else changed
 
 
 def _is_slow(eqn: Eqn, rule: QuantizeRule) -> bool:
@@ -87,7 +92,7 @@ def _is_slow(eqn: Eqn, rule: QuantizeRule) -> bool:
 
 
 def _scales_in_weights(graph: Graph, recipe: Recipe) -> Graph:
-    """The graph with what spellings multiply by constants before a product, as HARD_SWISH does, in its weights."""
+    """Move constant factors before a product, which spellings such as that of HARD_SWISH make, into its weights."""
     rewriting = Rewriting(graph, lambda eqn: rule_of(eqn, recipe).mode == "integer")
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:

@@ -142,7 +142,7 @@ def _dynamic_slice(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 
 def _index(atoms: Atoms, index: Form, dim: Any, size: Any) -> Any:
-    if index.blocks and same(size, 1) is True and _end(atoms, index, dim) == -1:
+    if index.blocks and same(size, 1) is True and _is_last(atoms, index, dim):
         return dim - 1
     if not index.is_constant or index.error:
         raise Stopped("an index that is computed")

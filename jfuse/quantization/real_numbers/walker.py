@@ -73,13 +73,9 @@ class RealGraph:
 
     def value(self, atom: Atom | None) -> Atom | None:
         """Give the real numbers of an atom; None where they are not known."""
-        return (
-            self.policy.weight(self, atom)
-            if isinstance(atom, Const)
-            else None
-            if atom is None
-            else self.values.get(atom)
-        )
+        if isinstance(atom, Const):
+            return self.policy.weight(self, atom)
+        return None if atom is None else self.values.get(atom)
 
     def weight(self, const: Const) -> Const:
         """Give the exact numbers of a constant, as one constant for all of its uses."""
@@ -92,9 +88,8 @@ class RealGraph:
     def run(self, eqn: Eqn, operands: Sequence[Atom | None], bodies: Sequence[Graph] | None = None) -> tuple[Var, ...]:
         """Add an equation on real numbers; its results.   bodies: in place of its own"""
         results = tuple(Var(real_type(v.type), v.name, v.value) for v in eqn.outputs)
-        new = replace(
-            eqn, inputs=tuple(operands), outputs=results, bodies=tuple(eqn.bodies if bodies is None else bodies)
-        )
+        bodies = eqn.bodies if bodies is None else tuple(bodies)
+        new = replace(eqn, inputs=tuple(operands), outputs=results, bodies=bodies)
         if any(is_quantized(a.type) for a in (*eqn.inputs, *eqn.outputs) if a is not None):
             new = replace(new, intermediates=(), version=None)
         self.eqns.append(new)

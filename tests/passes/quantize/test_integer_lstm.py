@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
-from jfuse.lowering import integer_recurrences
+from jfuse.lowering.spellings import recurrences
 from jfuse.quantization.real_numbers.numbers import as_integers, as_real
 from jfuse.running.ethos import placed
 from jfuse.running.interpreter import LiteRt
@@ -123,7 +124,7 @@ LONG: dict[str, tuple[int | None, str, Any]] = {
 
 @pytest.mark.parametrize("name", ["16 bits", *(pytest.param(n, marks=pytest.mark.slow) for n in list(LONG)[1:])])
 def test_long_recurrences_without_a_kernel_are_loops_of_integers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(integer_recurrences, "MOST_STEPS", 4)  # XLA compiles each of many steps
+    monkeypatch.setattr(recurrences, "MOST_STEPS", 4)  # XLA compiles each of many steps
     batch, recipe, make = LONG[name]
     model, lite = in_integers(make(), (1, 12, 8), batch, recipe, loop="while")
     graph = lite.program.graphs()[0]
@@ -145,11 +146,11 @@ def test_a_step_reads_no_weights_from_outside_of_the_loop() -> None:
     """Weights that are computed, as by DEQUANTIZE, stay with the fused operator."""
 
     def kinds(x: Any, recurrent: Any) -> Any:
-        rest: dict[str, Any] = {"time_major": False, "fused_activation_function": "TANH", "in_loop": True}
+        rest: dict[str, Any] = {"time_major": False, "fused_activation_function": "TANH"}
         weights, bias, state = np.ones((4, 8), np.float32), np.zeros(4, np.float32), np.zeros((1, 4), np.float32)
-        of = integer_recurrences.steps_of_rnn
-        assert of(x, weights, recurrent, bias, state, **rest) is None
-        return of(x, weights, np.ones((4, 4), np.float32), bias, state, **rest)
+        of = partial(recurrences.steps_of_rnn, Eqn(ops.unidirectional_sequence_rnn, (), (), rest), in_loop=True)
+        assert of(x, weights, recurrent, bias, state) is None
+        return of(x, weights, np.ones((4, 4), np.float32), bias, state)
 
     assert [eqn.op.name for eqn in trace_graph(kinds, [f32(1, 9, 8), f32(4, 4)]).eqns if eqn.bodies] == ["scan"]
 

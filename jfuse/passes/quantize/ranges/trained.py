@@ -9,8 +9,8 @@ from typing import Any
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers, with_bodies
-from jfuse.lowering.integer_spellings import spells_zeros
 from jfuse.lowering.ops.math.fake_quant import cut, is_never_negative
+from jfuse.lowering.spellings.elementwise import spells_zeros
 from jfuse.passes.quantize.forms import facts, is_float, operands_of, rule_of
 from jfuse.passes.quantize.parameters import FIRST, parameters
 from jfuse.passes.rewrite import rewrite

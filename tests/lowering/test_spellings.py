@@ -13,10 +13,12 @@ from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.lowering.instead import spellings_of
-from jfuse.lowering.instead.registry import Spelling, registered
+from jfuse.kernels.core.op import builtin_ops
+from jfuse.lowering.spellings import Spelling, spellings_of
+from jfuse.lowering.spellings.registry import registered
 from tests.slow import slow_but
 
+OPS = builtin_ops()
 B, F, N = DType.bool, DType.f32, DType.i32
 CELLS, WIDTH = 3, 2
 
@@ -152,7 +154,7 @@ def test_spellings_compute_the_same(builtin: str) -> None:
     used = set()
     for function, types in CASES[builtin]:
         graph = trace_graph(function, [TensorType(s, d) for s, d in types])
-        for spelling in spellings_of(builtin):
+        for spelling in spellings_of(OPS[builtin], "target"):
             other = spelled(spelling, graph)
             if other is None:
                 continue
@@ -162,9 +164,9 @@ def test_spellings_compute_the_same(builtin: str) -> None:
                 inputs = [values(s, d, seed) for s, d in types]
                 for found, wanted in zip(evaluate(other, inputs), evaluate(graph, inputs), strict=True):
                     # 1e-6: sums of up to 3 terms in another order, over 4 steps
-                    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6, err_msg=spelling.__name__)
-    assert used == set(spellings_of(builtin))
+                    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6, err_msg=str(spelling.function))
+    assert used == set(spellings_of(OPS[builtin], "target"))
 
 
 def test_every_spelling_has_a_case() -> None:
-    assert registered() == CASES.keys()
+    assert {op for _, op in registered("target")} == {OPS[builtin] for builtin in CASES}

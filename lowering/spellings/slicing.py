@@ -5,36 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Eqn, Var
 from jfuse.kernels import ops
-from jfuse.lowering.instead.registry import instead_of, operands
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.spellings.moves import in_shape
+from jfuse.lowering.spellings.registry import spelling_of
 
 _AXES = 3  # the fewest that GPUs slice
 
 
-@instead_of("STRIDED_SLICE")
-def all_axes(eqn: Eqn) -> Sequence[Any] | None:
+@spelling_of(ops.strided_slice)
+def all_axes(eqn: Eqn, x: Array, *bounds: Array) -> Array | None:
     """A range for each axis: those that are left out are taken whole."""
-    found = _ranges(eqn)
-    if found is None:
-        return None
-    x, (begin, end, strides), masks = found
-    return (ops.strided_slice(x, begin, end, strides, **masks),)
+    ranges = _ranges(eqn, x, bounds)
+    return None if ranges is None else ops.strided_slice(x, *ranges[0], **ranges[1])
 
 
-@instead_of("STRIDED_SLICE")
-def without_shrinking(eqn: Eqn) -> Sequence[Any] | None:
+@spelling_of(ops.strided_slice)
+def without_shrinking(eqn: Eqn, x: Array, *bounds: Array) -> Array | None:
     """Axes are taken off afterwards, by RESHAPE; of few axes there are ones before them meanwhile."""
-    found = _ranges(eqn)
-    (out,) = eqn.outputs
-    if found is None or not out.type.is_static or not all(map(is_known, found[0].shape)):
+    ranges, out = _ranges(eqn, x, bounds), eqn.outputs[0].type
+    if ranges is None or not out.is_static or not all(map(is_known, x.shape)):
         return None
-    x, (begin, end, strides), masks = found
+    (begin, end, strides), masks = ranges
     shrunk = masks.pop("shrink_axis_mask")
     for axis in range(len(begin)):
         if shrunk >> axis & 1:
@@ -45,20 +40,18 @@ def without_shrinking(eqn: Eqn) -> Sequence[Any] | None:
             }
     more = max(_AXES - len(begin), 0)
     if more:
-        x = ops.reshape(x, np.array([1] * more + [int(d) for d in x.shape], np.int32))
+        x = in_shape(x, (*[1] * more, *x.shape))
         begin, end, strides = ([v] * more + part for v, part in ((0, begin), (1, end), (1, strides)))
         masks = {name: mask << more for name, mask in masks.items()}
-    y = ops.strided_slice(x, begin, end, strides, **masks)
-    return (ops.reshape(y, np.array([int(d) for d in out.type.shape], np.int32)),)
+    return in_shape(ops.strided_slice(x, begin, end, strides, **masks), out.shape)
 
 
-@instead_of("STRIDED_SLICE")
-def on_fewer_axes(eqn: Eqn) -> Sequence[Any] | None:
+@spelling_of(ops.strided_slice)
+def on_fewer_axes(eqn: Eqn, x: Array, *bounds: Array) -> Array | None:
     """One slice between two RESHAPEs, where neighbours of axes can be one: what is taken whole, and what is before."""
-    found = _whole_ranges(eqn)
-    if found is None:
+    axes = _whole_ranges(eqn, x, bounds)
+    if axes is None:
         return None
-    x, axes = found
     joined: list[_Range] = []
     for axis in axes:
         last = joined[-1] if joined else None
@@ -68,16 +61,15 @@ def on_fewer_axes(eqn: Eqn) -> Sequence[Any] | None:
             joined[-1] = axis
         else:
             joined.append(axis)
-    return (_reshaped(eqn, _sliced(x, joined)),) if len(joined) < len(axes) else None
+    return in_shape(_sliced(x, joined), eqn.outputs[0].type.shape) if len(joined) < len(axes) else None
 
 
-@instead_of("STRIDED_SLICE")
-def axis_by_axis(eqn: Eqn) -> Sequence[Any] | None:
+@spelling_of(ops.strided_slice)
+def axis_by_axis(eqn: Eqn, x: Array, *bounds: Array) -> Array | None:
     """A slice of three axes for each one that is cut, where there are several: what is before it, itself, the rest."""
-    found = _whole_ranges(eqn)
-    if found is None or sum(not axis.is_whole for axis in found[1]) < 2:
+    axes = _whole_ranges(eqn, x, bounds)
+    if axes is None or sum(not axis.is_whole for axis in axes) < 2:
         return None
-    x, axes = found
     sizes = [axis.size for axis in axes]
     for number, axis in enumerate(axes):
         if axis.is_whole:
@@ -85,12 +77,12 @@ def axis_by_axis(eqn: Eqn) -> Sequence[Any] | None:
         before, after = math.prod(sizes[:number]), math.prod(sizes[number + 1 :])
         x = _sliced(x, [_Range.whole(before), axis, _Range.whole(after)])
         sizes[number] = axis.count
-    return (_reshaped(eqn, x),)
+    return in_shape(x, eqn.outputs[0].type.shape)
 
 
 @dataclass(frozen=True)
 class _Range:
-    """What is taken of one axis, of so many.   end: -1 where a negative stride goes on to the first one"""
+    """The part of one axis that is taken.   end: -1 where a negative stride reaches the first one"""
 
     size: int
     begin: int
@@ -113,12 +105,12 @@ class _Range:
         return len(range(self.begin, self.end, self.stride))
 
 
-def _whole_ranges(eqn: Eqn) -> tuple[Any, list[_Range]] | None:
-    """The operand and what is taken of each of its axes; None where sizes or ranges are not known, or nothing is."""
-    found, (out,) = _ranges(eqn), eqn.outputs
-    if found is None or not out.type.is_static or 0 in out.type.shape or not all(map(is_known, found[0].shape)):
+def _whole_ranges(eqn: Eqn, x: Array, bounds: Sequence[Array]) -> list[_Range] | None:
+    """The part of each axis that is taken; None where sizes or ranges are not known, or nothing is taken."""
+    ranges, out = _ranges(eqn, x, bounds), eqn.outputs[0].type
+    if ranges is None or not out.is_static or 0 in out.shape or not all(map(is_known, x.shape)):
         return None
-    x, (begin, end, strides), masks = found
+    (begin, end, strides), masks = ranges
     axes = []
     for axis, (size, stride) in enumerate(zip(map(int, x.shape), strides, strict=True)):
         first = None if masks["begin_mask"] >> axis & 1 else begin[axis]
@@ -127,30 +119,30 @@ def _whole_ranges(eqn: Eqn) -> tuple[Any, list[_Range]] | None:
             first = begin[axis] % size
             last, stride = first + 1, 1
         axes.append(_Range(size, *slice(first, last, stride).indices(size)))
-    return x, axes
+    return axes
 
 
-def _sliced(x: Any, axes: Sequence[_Range]) -> Any:
+def _sliced(x: Array, axes: Sequence[_Range]) -> Array:
     """A slice of an operand in the shape that the ranges have."""
-    x = ops.reshape(x, np.array([axis.size for axis in axes], np.int32))
+    x = in_shape(x, tuple(axis.size for axis in axes))
     to_the_first = sum(1 << number for number, axis in enumerate(axes) if axis.end < 0)
     begin, end, strides = ([getattr(axis, name) for axis in axes] for name in ("begin", "end", "stride"))
     return ops.strided_slice(x, begin, end, strides, end_mask=to_the_first)
 
 
-def _reshaped(eqn: Eqn, x: Any) -> Any:
-    return ops.reshape(x, np.array([int(d) for d in eqn.outputs[0].type.shape], np.int32))
-
-
-def _ranges(eqn: Eqn) -> tuple[Any, list[list[int]], dict[str, int]] | None:
-    """The operand, a range for each of its axes and the masks; None where the ranges are not known as they stand."""
-    x, *given = operands(eqn)
+def _ranges(eqn: Eqn, x: Array, bounds: Sequence[Array]) -> tuple[list[list[int]], dict[str, int]] | None:
+    """A range for each axis of the operand, and the masks; None where the ranges are not known as they stand."""
     params = eqn.params
-    if any(isinstance(g, Var) for g in given) or params["ellipsis_mask"] or params["new_axis_mask"] or params["offset"]:
+    if (
+        any(isinstance(b, Var) for b in bounds)
+        or params["ellipsis_mask"]
+        or params["new_axis_mask"]
+        or params["offset"]
+    ):
         return None
-    ranges = [[int(v) for v in g] for g in given]
+    ranges = [[int(v) for v in b] for b in bounds]
     more = len(x.shape) - len(ranges[0])
     ranges = [part + [fill] * more for part, fill in zip(ranges, (0, 0, 1), strict=True)]
     whole = sum(1 << axis for axis in range(len(x.shape) - more, len(x.shape)))
     masks = {n: int(params[n]) | whole for n in ("begin_mask", "end_mask")}
-    return x, ranges, masks | {"shrink_axis_mask": int(params["shrink_axis_mask"])}
+    return ranges, masks | {"shrink_axis_mask": int(params["shrink_axis_mask"])}
