@@ -128,3 +128,37 @@ def f(eqn):
 def test_kind_tests_are_found() -> None:
     source = "isinstance(eqn.op, A)\ngetattr(op, 'x', 0)\nisinstance(eqn, B)\nhasattr(e.op, 'y')"
     assert list(kind_tests(ast.parse(source))) == [1, 2, 4]
+
+
+MOST_TABLES = 20
+"""Tables of three ops or more at the top of modules outside kernels, rules and the rows of runtimes.
+
+What they say is a fact of the op: its decorator in kernels/, or its row, says it once for all that ask.
+"""
+OF_A_TABLE = 3  # ops, as few as make one
+
+
+def tables(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """The names at the top of a module whose values list ops, with these."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            ops_of_it = {name for inner in ast.walk(node.value) if (name := _named(inner))}
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if len(ops_of_it) >= OF_A_TABLE:
+                yield ast.unparse(target), sorted(ops_of_it)
+
+
+def _named(node: ast.AST) -> str:
+    return _op_name(node) if isinstance(node, ast.expr) else ""
+
+
+def test_few_tables_of_ops_stand_apart_from_the_ops() -> None:
+    rooms = ("jfuse.kernels", "jfuse.lowering", "jfuse.tflite.runtime.rows", "jfuse.tflite.schema")
+    found = [(m, name, ops_) for m, t in trees().items() if not m.startswith(rooms) for name, ops_ in tables(t)]
+    assert found
+    assert len(found) <= MOST_TABLES, "\n".join(f"{m}.{name}: {' '.join(ops_)}" for m, name, ops_ in found)
+
+
+def test_tables_are_found() -> None:
+    source = "A = {ops.add: f, ops.sub: f, 'MUL': f}\nB: Any = frozenset((ops.add, ops.sub))\nC = max(ops.add, ops.sub)"
+    assert [name for name, _ in tables(ast.parse(source))] == ["A"]

@@ -26,6 +26,7 @@ __all__ = (
     "Params",
     "Product",
     "Program",
+    "Role",
     "Signature",
     "Source",
     "State",
@@ -63,6 +64,10 @@ class Source:
         return f"{path} ({self.op})" if self.op and path else path or self.op
 
 
+Role: TypeAlias = Literal["", "axes", "sizes", "paddings", "divisor", "amount", "segments"]
+"""The meaning of an operand's integers, as `kernels.core.operand` explains each; "" for plain numbers."""
+
+
 @dataclass(frozen=True)
 class Operand:
     """One operand of an op's signature."""
@@ -73,6 +78,7 @@ class Operand:
     measure: bool = False
     optional: bool = False
     variadic: bool = False
+    role: Role = ""
 
     @property
     def decides_size(self) -> bool:
@@ -127,6 +133,8 @@ class Op:
     clamps: bool = False
     draws: bool = False
     moves: Moves | None = None
+    entries: tuple[str, ...] = ()
+    compares: str = ""
     product: Product | None = None
     scales: Literal["into", "out_of"] | None = None
     chooses: bool = False
@@ -148,6 +156,11 @@ class Op:
     def selects(self) -> bool:
         """Whether each element of the result is that of one or of another operand, by a condition."""
         return self.elementwise and self.switch == "select"
+
+    @property
+    def ordered(self) -> tuple[int, int]:
+        """The operands of an ordering comparison that holds where the first of them is smaller."""
+        return (0, 1) if self.compares.startswith("<") else (1, 0)
 
     @property
     def defaults(self) -> Mapping[str, Any]:

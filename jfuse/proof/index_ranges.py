@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jfuse.ir.dims import Dim, floor_divided, is_known, same, substitute_dim, symbols_of
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op
+from jfuse.ir.graph import Atom, Const, Eqn, Graph
 from jfuse.kernels import ops
 
 _WIDTH = 100  # of a range that nothing bounds above
@@ -41,19 +41,11 @@ class IndexRange:
 Passed = Iterable[tuple[IndexRange, Atom | None]]
 """Ranges, each with the operand that is to lie within it."""
 
-_ENTRIES: Mapping[Op, tuple[int, ...]] = {
-    **dict.fromkeys((ops.cast, ops.pad, ops.mirror_pad, ops.reverse_sequence, ops.topk_v2), (0,)),
-    **dict.fromkeys((ops.select, ops.select_v2), (1, 2)),
-    **{ops.padv2: (0, 2), ops.split: (1,), ops.dynamic_update_slice: (0, 1)},
-}
-"""The operands whose entries an op's first result has, where these are not all that it joins, nor the first alone."""
-
 
 def entries_of(eqn: Eqn) -> tuple[Atom | None, ...]:
     """The operands whose entries an equation hands on as they are."""
-    places = _ENTRIES.get(eqn.op)
-    if places is not None:
-        return tuple(eqn.inputs[i] for i in places)
+    if eqn.op.entries:
+        return tuple(eqn.inputs[eqn.op.operand_index(name)] for name in eqn.op.entries)
     if eqn.op.moves == "joins":
         return eqn.inputs
     return () if eqn.op.moves is None else eqn.inputs[:1]

@@ -5,7 +5,7 @@ A saturation at 100 is not explained by a RELU6, nor a clip at 5 by one at 10: e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,11 +14,10 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import scan
-from jfuse.kernels.core.op import builtin_ops
+from jfuse.kernels.nn.activation import LIMITS
 from jfuse.lowering.rule_tools.case_distinctions import CLIPS, run_time_switches, switch_of
 
 _CLOSE = 1e-6  # relative: constants are rounded to f32
-_OF_ACTIVATION: Mapping[str, tuple[float, ...]] = {"RELU6": (6.0,), "RELU_N1_TO_1": (1.0,), "RELU_0_TO_1": (1.0,)}
 _MOST = 16  # constants of one equation
 _ENDLESS = 1e30  # what is clipped there is clipped to what f32 holds
 
@@ -84,6 +83,11 @@ def _watched(
     return replace(graph, eqns=tuple(eqns)), limited
 
 
+def _ends_of(activation: str) -> set[float]:
+    """The sizes of the limits of an activation, but 0."""
+    return {abs(end) for end in LIMITS.get(activation, ()) if end and np.isfinite(end)}
+
+
 def _compared(eqn: Eqn) -> Iterator[tuple[float, Atom | None]]:
     """The constants that an equation compares with, each with what is compared, where that is an operand or result."""
     first = eqn.inputs[0] if eqn.inputs else None
@@ -91,9 +95,8 @@ def _compared(eqn: Eqn) -> Iterator[tuple[float, Atom | None]]:
         if limit := eqn.params.get(name):
             yield float(limit), None
     activation = eqn.params.get("fused_activation_function", "NONE")
-    yield from ((value, None) for value in _OF_ACTIVATION.get(activation, ()))
-    own = next((name for name in _OF_ACTIVATION if eqn.op is builtin_ops().get(name)), None)
-    yield from ((value, first) for value in _OF_ACTIVATION.get(own or "", ()))
+    yield from ((value, None) for value in _ends_of(activation))
+    yield from ((value, first) for value in _ends_of(str(eqn.op.builtin)))
     if not eqn.op.elementwise or eqn.op.selects or switch_of(eqn) not in ("clip", "compare") or len(eqn.inputs) != 2:
         return
     for atom, other in (eqn.inputs, eqn.inputs[::-1]):

@@ -16,11 +16,6 @@ from jfuse.proof.ranges import drawn_ranges
 _NEAR = (100, 10)
 """How far from 0 integers of 16 bits and more are in the first calls: beside large ones a small error is hidden."""
 _ENDS = 0.125  # of the numbers of a whole type
-_REDUCTIONS: frozenset[Op] = frozenset(
-    {ops.sum_, ops.reduce_max, ops.reduce_min, ops.reduce_any, ops.reduce_all, ops.arg_max, ops.arg_min, ops.cumsum}
-)
-_FEW: Mapping[Op, int] = {ops.pow_: 1, ops.right_shift: 1, ops.floor_div: 1, ops.floor_mod: 1, ops.div: 1}
-"""The operand that must be small, or not 0, of an op that takes numbers otherwise."""
 
 
 def plain_integers(graph: Graph) -> frozenset[Var]:
@@ -55,9 +50,15 @@ def _takes_numbers(eqn: Eqn, place: int, operand: Var) -> bool:
         return eqn.op not in (ops.sin, ops.cos) and not (eqn.op is ops.cast and eqn.outputs[0].type.dtype.is_integer)
     if not operand.type.dtype.is_integer:
         return True
-    if _FEW.get(eqn.op) == place:
+    if eqn.op.operand_at(place).role in ("divisor", "amount"):
         return False
-    return eqn.op.elementwise or operand in entries_of(eqn) or (eqn.op in _REDUCTIONS and place == 0)
+    # Kernels differ in what becomes of means and products of large integers.
+    reduces = _has_axes(eqn.op) and eqn.op not in (ops.mean, ops.reduce_prod)
+    return eqn.op.elementwise or operand in entries_of(eqn) or (reduces and place == 0)
+
+
+def _has_axes(op: Op) -> bool:
+    return any(operand.role == "axes" for operand in op.operands)
 
 
 def with_whole_integers(

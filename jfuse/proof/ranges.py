@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
@@ -93,23 +93,7 @@ def _lookups(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
         yield IndexRange(0, (table.type.shape[eqn.params.get("axis", 0)],)), ids
 
 
-_SIZES: Mapping[Op, int] = {
-    **dict.fromkeys((ops.fill, ops.random_uniform, ops.random_standard_normal), 0),
-    **dict.fromkeys((ops.tile, ops.broadcast_to, ops.one_hot, ops.resize_bilinear, ops.resize_nearest_neighbor), 1),
-    **dict.fromkeys((ops.multinomial, ops.space_to_batch_nd, ops.batch_to_space_nd), 1),
-}
-"""The operand that is a size, or some of them, of an op's result."""
-_AXES: Mapping[Op, int] = {
-    **dict.fromkeys((ops.arg_max, ops.arg_min, ops.cumsum, ops.reverse_v2, ops.sum_, ops.mean, ops.reduce_prod), 1),
-    **dict.fromkeys((ops.reduce_max, ops.reduce_min, ops.reduce_any, ops.reduce_all), 1),
-}
-"""The operand that is an axis, or some of them, of the first operand."""
-_SEGMENTS: frozenset[Op] = frozenset(
-    {ops.unsorted_segment_sum, ops.unsorted_segment_prod, ops.unsorted_segment_max, ops.unsorted_segment_min}
-)
-_DIVISIONS: frozenset[Op] = frozenset({ops.div, ops.floor_div, ops.floor_mod})
 _SUPPRESSIONS: frozenset[Op] = frozenset({ops.non_max_suppression_v4, ops.non_max_suppression_v5})
-_PADDINGS: frozenset[Op] = frozenset({ops.pad, ops.padv2, ops.mirror_pad})
 
 
 def _asked(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
@@ -117,18 +101,27 @@ def _asked(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
     operands, op = eqn.inputs, eqn.op
     shape = operands[0].type.shape if operands and operands[0] is not None else ()
     yield from _lookups(eqn)
-    if op in _SIZES:
-        yield IndexRange(1, (_LARGEST_SIZE,)), operands[_SIZES[op]]
-    if op in _AXES:
-        yield IndexRange(-len(shape), (len(shape),)), operands[_AXES[op]]
-    if op in _DIVISIONS and operands[1] is not None and operands[1].type.dtype.is_integer:
-        yield IndexRange(1), operands[1]
-    if op in _PADDINGS:
-        yield IndexRange(0, (2,) if op is ops.mirror_pad else (_LARGEST_SIZE,)), operands[1]
+    for place, atom in enumerate(operands):
+        yield from _of_role(eqn, place, atom, len(shape))
     if op in _SUPPRESSIONS:
         yield IndexRange(0, (1,)), operands[3]
         yield IndexRange(1, (_LARGEST_SIZE,)), operands[2]
     yield from _special(eqn, shape)
+
+
+def _of_role(eqn: Eqn, place: int, atom: Atom | None, rank: int) -> Iterator[tuple[IndexRange, Atom | None]]:
+    """The range of an operand by the meaning of its integers.   rank: of the first operand"""
+    match eqn.op.operand_at(place).role:
+        case "sizes":
+            yield IndexRange(1, (_LARGEST_SIZE,)), atom
+        case "axes":
+            yield IndexRange(-rank, (rank,)), atom
+        case "divisor" if atom is not None and atom.type.dtype.is_integer:
+            yield IndexRange(1), atom
+        case "paddings":
+            yield IndexRange(0, (2,) if eqn.op is ops.mirror_pad else (_LARGEST_SIZE,)), atom
+        case "segments":
+            yield from _of_segments(atom, eqn.inputs[place + 1])
 
 
 def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[IndexRange, Atom | None]]:
@@ -145,8 +138,6 @@ def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[IndexRange, Atom 
         yield IndexRange(0, (shape[eqn.params["seq_dim"]] + 1,)), operands[1]
     elif op is ops.range_:
         yield IndexRange(1), operands[2]
-    elif op in _SEGMENTS:
-        yield from _of_segments(operands[1], operands[2])
     elif op is ops.scatter_nd and operands[0] is not None:
         sizes = operands[2]
         known = sizes.array if isinstance(sizes, Const) else sizes.value if sizes is not None else None
@@ -231,9 +222,6 @@ def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:
     return frozenset(i for i, v in enumerate(graph.inputs) if v in read)
 
 
-_HAND_ON = frozenset(
-    {ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice, ops.tile, ops.slice_}
-)
 _COMPARISONS = frozenset({ops.equal, ops.not_equal})
 
 
@@ -251,16 +239,16 @@ def flags(graph: Graph) -> frozenset[Var]:
                 continue
             if _asks(eqn, place):
                 asked.add(origin[atom])
-            elif place == 0 and _hands_on(eqn):
+            elif _hands_on(eqn, atom):
                 origin[eqn.outputs[0]] = origin[atom]
             elif eqn.op is not ops.shape:
                 others.add(origin[atom])
     return frozenset(asked - others)
 
 
-def _hands_on(eqn: Eqn) -> bool:
-    """Whether the entries of the result are those of the first operand."""
-    return eqn.op in _HAND_ON or (eqn.op is ops.cast and eqn.outputs[0].type.dtype is not DType.bool)
+def _hands_on(eqn: Eqn, atom: Atom) -> bool:
+    """Whether the entries of the first result are those of an operand alone."""
+    return entries_of(eqn) == (atom,) and eqn.outputs[0].type.dtype is not DType.bool
 
 
 def _asks(eqn: Eqn, place: int) -> bool:

@@ -22,9 +22,6 @@ from jfuse.proof.index_ranges import entries_of
 _WIDE = frozenset({DType.i32, DType.i64, DType.u32, DType.u64, DType.f32, DType.f64})
 """Types in which step numbers keep their order: no array has 2^31 steps."""
 _COUNTING: frozenset[Op] = frozenset({ops.add, ops.sub, ops.minimum, ops.maximum, ops.neg, ops.floor_mod})
-_COMPARISONS: frozenset[Op] = frozenset(
-    {ops.less, ops.less_equal, ops.greater, ops.greater_equal, ops.equal, ops.not_equal}
-)
 _LARGEST = 1  # of the constants that step numbers meet: 0 and 1 are steps that samples have
 
 
@@ -82,7 +79,7 @@ class _Walk:
         most = max(kinds, default=_Kind.FIXED)
         if most < _Kind.STEP:
             return most, False
-        if eqn.op in _COMPARISONS:  # the samples have masks both ways, of all steps that they have
+        if eqn.op.compares:  # the samples have masks both ways, of all steps that they have
             return _Kind.DATA, most is _Kind.COMPUTED or not _meets_small(eqn)
         moved = _moved(eqn)
         if moved and max(of := [self.of(a) for a in moved]) < _Kind.STEP:  # the others say where, or how often

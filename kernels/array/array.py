@@ -14,7 +14,7 @@ from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.layout import agreed, axes_from_front, from_front, resolved_shape
-from jfuse.kernels.core.op import Array, Static, namespace, tfl
+from jfuse.kernels.core.op import Array, Axes, Paddings, Sizes, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, sizes_in_any_order
 
 
@@ -104,8 +104,8 @@ def _transpose_by_data(x: Atom, perm: Atom) -> TensorType:
     return TensorType(sizes_in_any_order(x.type.rank, x.type.shape), x.type.dtype)
 
 
-@tfl("PAD", sized_by_data=True, on_shapes=True, linear="joint", sized_at_allocation=True)
-def pad(x: Array, paddings: Static, /) -> Array:
+@tfl("PAD", sized_by_data=True, on_shapes=True, linear="joint", entries=("x",), sized_at_allocation=True)
+def pad(x: Array, paddings: Paddings, /) -> Array:
     """x with zeros around it.   x: n[...]; paddings: i32|i64[rank,2]   Source: tflite/kernels/pad.cc"""
     return namespace(x).pad(x, paddings)
 
@@ -115,8 +115,8 @@ def _pad_type(x: TensorType, paddings: Any) -> TensorType:
     return _padded(x, paddings)
 
 
-@tfl("PADV2", sized_by_data=True, on_shapes=True, linear="joint", sized_at_allocation=True)
-def padv2(x: Array, paddings: Static, value: Array, /) -> Array:
+@tfl("PADV2", sized_by_data=True, on_shapes=True, linear="joint", entries=("x", "value"), sized_at_allocation=True)
+def padv2(x: Array, paddings: Paddings, value: Array, /) -> Array:
     """x with `value` around it.   x: n[...]; paddings: i32|i64[rank,2]; value: n[]   Source: tflite/kernels/pad.cc"""
     xp = namespace(x, value)
     return xp.pad(x, paddings, constant_values=xp.reshape(value, ()))
@@ -127,8 +127,8 @@ def _padv2_type(x: TensorType, paddings: Any, value: TensorType) -> TensorType:
     return _padded(x, paddings)
 
 
-@tfl("MIRROR_PAD", linear="joint")
-def mirror_pad(x: Array, paddings: Static, /, *, mode: str = "REFLECT") -> Array:
+@tfl("MIRROR_PAD", linear="joint", entries=("x",))
+def mirror_pad(x: Array, paddings: Paddings, /, *, mode: str = "REFLECT") -> Array:
     """x with its own mirror image around it; REFLECT leaves the border element out, SYMMETRIC repeats it.
 
     x: n[...]; paddings: i32|i64[rank,2], at most the dimension (less one for REFLECT)
@@ -157,13 +157,13 @@ def _padded(x: TensorType, paddings: Any) -> TensorType:
 
 
 @tfl("TILE", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats", sized_at_allocation=True)
-def tile(x: Array, multiples: Static, /) -> Array:
+def tile(x: Array, multiples: Sizes, /) -> Array:
     """x repeated along each dimension.   x: any[...]; multiples: i32|i64[rank]   Source: tflite/kernels/tile.cc"""
     return namespace(x).tile(x, multiples)
 
 
 @tfl("BROADCAST_TO", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats", sized_at_allocation=True)
-def broadcast_to(x: Array, shape: Static, /) -> Array:
+def broadcast_to(x: Array, shape: Sizes, /) -> Array:
     """x broadcast to shape.
 
     x: any[...]; shape: i32|i64[rank of the result]   Source: tflite/kernels/broadcast_to.cc
@@ -206,7 +206,7 @@ def _broadcast_dim(d: Any, e: Any) -> Any:
 
 
 @tfl("FILL", on_shapes=True, sized_by_data=True, linear="joint", sized_at_allocation=True)
-def fill(dims: Static, value: Array, /) -> Array:
+def fill(dims: Sizes, value: Array, /) -> Array:
     """`value` in every element of a tensor of shape dims.
 
     dims: i32|i64[rank]; value: any[]   Source: tflite/kernels/fill.cc
@@ -216,7 +216,7 @@ def fill(dims: Static, value: Array, /) -> Array:
 
 
 @tfl("REVERSE_V2", on_shapes=True, linear="joint", moves="takes")
-def reverse_v2(x: Array, axis: Static, /) -> Array:
+def reverse_v2(x: Array, axis: Axes, /) -> Array:
     """x with the order along the axes turned round.
 
     x: any[...]; axis: i32[axes]   Source: tflite/kernels/reverse.cc
@@ -229,7 +229,7 @@ def _reverse_v2_by_data(x: Atom, axis: Atom) -> TensorType:
     return x.type
 
 
-@tfl("REVERSE_SEQUENCE", linear="first")
+@tfl("REVERSE_SEQUENCE", linear="first", entries=("x",))
 def reverse_sequence(x: Array, seq_lengths: Array, /, *, seq_dim: int, batch_dim: int = 0) -> Array:
     """The first seq_lengths[b] elements of each row b along seq_dim in reverse, the others as they are.
 

@@ -13,7 +13,7 @@ from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import agreed, from_front
-from jfuse.kernels.core.op import Array, Measure, Static, namespace, tfl
+from jfuse.kernels.core.op import Array, Measure, Sizes, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, static_value
 
 
@@ -166,7 +166,7 @@ def _sparse_to_dense_type(indices: TensorType, shape: Any, values: TensorType, d
 
 
 @tfl("ONE_HOT", sized_by_data=True, switch="compare")
-def one_hot(indices: Array, depth: Static, on_value: Array, off_value: Array, /, *, axis: int = -1) -> Array:
+def one_hot(indices: Array, depth: Sizes, on_value: Array, off_value: Array, /, *, axis: int = -1) -> Array:
     """on_value where the new dimension's index is the one in indices, off_value elsewhere.
 
     indices: i32|i64[...], whose lower 32 bits count; depth: i32[]; on_value, off_value: any[]

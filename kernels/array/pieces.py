@@ -77,7 +77,7 @@ def unpack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(x[(*before, i)] for i in range(x.shape[place]))
 
 
-@tfl("SPLIT", on_shapes=True, linear="joint", moves="splits")
+@tfl("SPLIT", on_shapes=True, linear="joint", moves="splits", entries=("x",))
 def split(axis: Static, x: Array, /, *, num_splits: int) -> tuple[Array, ...]:
     """x cut along axis into num_splits equal parts.
 
@@ -160,7 +160,7 @@ def _cut(x: Array, axis: int, sizes: tuple[Any, ...]) -> tuple[Array, ...]:
     return tuple(parts)
 
 
-@tfl("DYNAMIC_UPDATE_SLICE", moves="joins")
+@tfl("DYNAMIC_UPDATE_SLICE", moves="joins", entries=("x", "update"))
 def dynamic_update_slice(x: Array, update: Array, start_indices: Array, /) -> Array:
     """x with `update` written at start_indices, which are moved as far as `update` needs to fit in.
 

@@ -12,7 +12,7 @@ from jfuse.kernels.core.op import Array, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size
 
 
-@tfl("TOPK_V2", sized_by_data=True, switch="select", chooses=True)
+@tfl("TOPK_V2", sized_by_data=True, switch="select", chooses=True, entries=("x",))
 def topk_v2(x: Array, k: Static, /) -> tuple[Array, Array]:
     """The k largest elements along the last dimension, largest first, and their places; of equals the first one.
 

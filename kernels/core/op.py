@@ -10,7 +10,20 @@ from jfuse.base.errors import RuleError
 from jfuse.ir.graph import Eqn, Moves, Operand, Product, Var
 from jfuse.ir.registry import register_op
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.core.operand import Array, Measure, ShapeOnly, Static, declared_operand, namespace
+from jfuse.kernels.core.operand import (
+    Amount,
+    Array,
+    Axes,
+    Divisor,
+    Measure,
+    Paddings,
+    Segments,
+    ShapeOnly,
+    Sizes,
+    Static,
+    declared_operand,
+    namespace,
+)
 from jfuse.kernels.core.parameters import Parameters
 from jfuse.kernels.core.record import record
 from jfuse.kernels.core.static_values import static_value
@@ -18,10 +31,16 @@ from jfuse.kernels.core.tfl_op import TflOp
 
 # What a module with kernels needs to declare and ask about them.
 __all__ = (
+    "Amount",
     "Array",
+    "Axes",
+    "Divisor",
     "Measure",
     "Operand",
+    "Paddings",
+    "Segments",
     "ShapeOnly",
+    "Sizes",
     "Static",
     "TflOp",
     "builtin_ops",
@@ -51,6 +70,8 @@ def tfl(
     clamps: bool = False,
     draws: bool = False,
     moves: Moves | None = None,
+    entries: tuple[str, ...] = (),
+    compares: str = "",
     product: Product | None = None,
     scales: Literal["into", "out_of"] | None = None,
     chooses: bool = False,
@@ -88,6 +109,9 @@ def tfl(
         quantized too, so that no scale matters. "renames": all of them in the same order, under another shape
         (RESHAPE); "permutes": axes in another order; "takes": some of the first operand (SLICE); "splits": several
         results share them; "repeats": some of them again and again (TILE); "joins": of several operands (PACK).
+    entries: the operands whose elements the first result has, where these are not those that `moves` tells: the first
+        one, or all that it "joins". There may be others beside them, as zeros, and conversions between number types.
+    compares: "<", "<=", ">", ">=", "==" or "!=", for comparisons of two operands.
     product: what the op multiplies its operands as, if it does nothing else but to add up the products.
     scales: "into" where numbers become steps of the result's scale, "out_of" where such steps become numbers.
     chooses: what the results hold hangs on how operands compare, beyond what `switch` says of each element (TOPK_V2).
@@ -129,6 +153,8 @@ def tfl(
             draws,
             dict(repeats or {}),
             moves=moves,
+            entries=entries,
+            compares=compares,
             product=product,
             scales=scales,
             chooses=chooses,

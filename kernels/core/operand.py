@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 import jax.numpy as jnp
 import numpy as np
 
-from jfuse.ir.graph import Operand
+from jfuse.ir.graph import Operand, Role
 
 Array: TypeAlias = Any
 """A NumPy array, a jax array or tracer, or a Var: what an op is called with decides what it does."""
@@ -23,6 +23,24 @@ ShapeOnly: TypeAlias = Annotated[Any, "shape_only"]
 
 Measure: TypeAlias = Annotated[Any, "measure"]
 """An operand that the body gets as it is, and whose value decides the size of the result (RANGE)."""
+
+Axes: TypeAlias = Annotated[Any, "static", "axes"]
+"""A static operand: axes of the first operand."""
+
+Sizes: TypeAlias = Annotated[Any, "static", "sizes"]
+"""A static operand: sizes of the result, or factors of sizes."""
+
+Paddings: TypeAlias = Annotated[Any, "static", "paddings"]
+"""A static operand: the elements that each axis gets before and after its own."""
+
+Divisor: TypeAlias = Annotated[Any, "divisor"]
+"""An operand that must not be 0 in integers."""
+
+Amount: TypeAlias = Annotated[Any, "amount"]
+"""An exponent or a number of bits: small integers."""
+
+Segments: TypeAlias = Annotated[Any, "segments"]
+"""Numbers of segments, below the count that the next operand is."""
 
 
 class Placeholder:
@@ -46,6 +64,7 @@ def declared_operand(parameter: inspect.Parameter, hint: Any) -> Operand:
         measure=_is_marked(hint, "measure"),
         optional=parameter.default is None or type(None) in get_args(hint),
         variadic=parameter.kind is parameter.VAR_POSITIONAL,
+        role=next((role for role in get_args(Role) if _is_marked(hint, role)), ""),
     )
 
 

@@ -45,6 +45,8 @@ class TflOp(Op):
     draws: bool = False
     repeats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     moves: Moves | None = None
+    entries: tuple[str, ...] = ()
+    compares: str = ""
     product: Product | None = None
     scales: Literal["into", "out_of"] | None = None
     chooses: bool = False

@@ -10,7 +10,7 @@ from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, floor_divided, is_known, same
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import TensorType
-from jfuse.kernels.core.op import Array, Static, namespace, tfl
+from jfuse.kernels.core.op import Array, Sizes, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, static_value
 
 
@@ -52,7 +52,7 @@ def _depth_to_space_type(x: TensorType, *, block_size: int) -> TensorType:
 
 
 @tfl("SPACE_TO_BATCH_ND", linear="joint")
-def space_to_batch_nd(x: Array, block_shape: Static, paddings: Static, /) -> Array:
+def space_to_batch_nd(x: Array, block_shape: Sizes, paddings: Static, /) -> Array:
     """The image padded with zeros and taken apart: every n-th pixel of each axis is an image of its own.
 
     x: any[b,h,w,c] or any[b,h,c]; block_shape: i32[axes]; paddings: i32[axes,2] -> any[b*blocks,h',w',c]
@@ -81,7 +81,7 @@ def _space_to_batch_nd_by_data(x: Atom, block_shape: Atom, paddings: Atom) -> Te
 
 
 @tfl("BATCH_TO_SPACE_ND", linear="joint")
-def batch_to_space_nd(x: Array, block_shape: Static, crops: Static, /) -> Array:
+def batch_to_space_nd(x: Array, block_shape: Sizes, crops: Static, /) -> Array:
     """The inverse of SPACE_TO_BATCH_ND: images that are each every n-th pixel of one, put together and cropped.
 
     x: any[b*blocks,h,w,c] or any[b*blocks,h,c]; block_shape: i32[axes]; crops: i32[axes,2] -> any[b,h',w',c]

@@ -8,7 +8,7 @@ import numpy as np
 
 from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import TensorType
-from jfuse.kernels.core.op import Array, Static, namespace, tfl
+from jfuse.kernels.core.op import Array, Sizes, namespace, tfl
 
 _F32 = np.float32  # the runtime finds places in single precision, which decides between neighbours
 
@@ -40,7 +40,7 @@ def _between(
 
 @tfl("RESIZE_NEAREST_NEIGHBOR", sized_by_data=True, linear="first", sized_at_allocation=True)
 def resize_nearest_neighbor(
-    x: Array, size: Static, /, *, align_corners: bool = False, half_pixel_centers: bool = False
+    x: Array, size: Sizes, /, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
     """Images in another size, each new pixel a copy of an old one.
 
@@ -54,7 +54,7 @@ def resize_nearest_neighbor(
 
 @tfl("RESIZE_BILINEAR", sized_by_data=True, linear="first", sized_at_allocation=True)
 def resize_bilinear(
-    x: Array, size: Static, /, *, align_corners: bool = False, half_pixel_centers: bool = False
+    x: Array, size: Sizes, /, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
     """Images in another size, each new pixel mixed from the four old ones around it.
 

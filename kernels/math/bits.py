@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jfuse.ir.types import DType
-from jfuse.kernels.core.op import Array, namespace, tfl
+from jfuse.kernels.core.op import Amount, Array, namespace, tfl
 from jfuse.kernels.math.elementwise import binary, matched
 
 bitwise_xor = binary("BITWISE_XOR", "bitwise_xor", "The bits that x and y differ in")
@@ -22,7 +22,7 @@ def stablehlo_and(x: Array, y: Array, /) -> Array:
 
 
 @tfl("RIGHT_SHIFT", elementwise=True)
-def right_shift(x: Array, y: Array, /) -> Array:
+def right_shift(x: Array, y: Amount, /) -> Array:
     """x * 2**-y rounded down; y below 0 counts as 0, beyond the width as the width - 1.   x, y: i[...] -> i[...]
 
     Source: tflite/kernels/right_shift.cc

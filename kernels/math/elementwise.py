@@ -12,7 +12,7 @@ from jax.core import max_dim, min_dim
 
 from jfuse.ir.dims import floor_divided, is_known, remainder
 from jfuse.ir.types import DType
-from jfuse.kernels.core.op import Array, ShapeOnly, TflOp, namespace, tfl
+from jfuse.kernels.core.op import Amount, Array, Divisor, ShapeOnly, TflOp, namespace, tfl
 from jfuse.kernels.nn.activation import activate
 
 
@@ -59,26 +59,31 @@ def unary(builtin: str, function: str, text: str, *, switch: str | None = None) 
     return tfl(builtin, elementwise=True, switch=switch)(body)
 
 
-def binary(builtin: str, function: str, text: str, *, on_shapes: bool = False, switch: str | None = None) -> TflOp:
-    """Declare an op on two operands that broadcast, the function of that name in NumPy and jax.numpy."""
+def binary(builtin: str, function: str, text: str, *, second: Any = Array) -> TflOp:
+    """Declare an op on two operands that broadcast, the function of that name in NumPy and jax.numpy.
+
+    second: the annotation of the second operand.
+    """
 
     def body(x: Array, y: Array, /) -> Array:
         matched(x, y)
         return _called(function, x, y)
 
+    body.__annotations__["y"] = second
+
     body.__doc__ = (
         f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{builtin.lower()}.cc"
     )
-    return tfl(builtin, elementwise=True, on_shapes=on_shapes, switch=switch)(body)
+    return tfl(builtin, elementwise=True)(body)
 
 
-def compare(builtin: str, function: str, text: str) -> TflOp:
-    """Declare a comparison: the function of that name in NumPy and jax.numpy.
+def compare(builtin: str, sign: str, also: str = "") -> TflOp:
+    """Declare a comparison: the function of NumPy and jax.numpy with the name of the builtin.   sign: as it is written
 
     Not on shapes: a comparison of symbols is false where it should be unknown.
     """
-    doc = f"{text}.   x, y: any[...], broadcast -> bool[...]   Source: tflite/kernels/comparisons.cc"
-    return _of_two(builtin, function, doc, switch="compare")
+    doc = f"x {sign} y{also}.   x, y: any[...], broadcast -> bool[...]   Source: tflite/kernels/comparisons.cc"
+    return _of_two(builtin, builtin.lower(), doc, switch="compare", compares=sign)
 
 
 def logical(builtin: str, function: str, text: str) -> TflOp:
@@ -87,12 +92,12 @@ def logical(builtin: str, function: str, text: str) -> TflOp:
     return _of_two(builtin, function, doc)
 
 
-def _of_two(builtin: str, function: str, doc: str, *, switch: str | None = None) -> TflOp:
+def _of_two(builtin: str, function: str, doc: str, *, switch: str | None = None, compares: str = "") -> TflOp:
     def body(x: Array, y: Array, /) -> Array:
         return getattr(matched(x, y), function)(x, y)
 
     body.__doc__ = doc
-    return tfl(builtin, elementwise=True, switch=switch)(body)
+    return tfl(builtin, elementwise=True, switch=switch, compares=compares)(body)
 
 
 @tfl("ADD", on_shapes=True, elementwise=True, linear="joint", clamps=True)
@@ -121,7 +126,7 @@ def mul(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Ar
 
 
 @tfl("DIV", elementwise=True, linear="first", clamps=True)
-def div(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Array:
+def div(x: Array, y: Divisor, /, *, fused_activation_function: str = "NONE") -> Array:
     """x / y, of integers rounded toward zero.   x, y: number[...], broadcast -> number[...]
 
     Source: tflite/kernels/div.cc
@@ -138,7 +143,7 @@ _remainders = np.frompyfunc(lambda x, y: remainder(x, y) if is_known(y) and y > 
 
 
 @tfl("FLOOR_DIV", on_shapes=True, elementwise=True, switch="round")
-def floor_div(x: Array, y: Array, /) -> Array:
+def floor_div(x: Array, y: Divisor, /) -> Array:
     """floor(x / y), of floats from a quotient in double precision.   x, y: number[...], broadcast -> number[...]
 
     Source: tflite/kernels/floor_div.cc
@@ -169,7 +174,7 @@ minimum = _extreme("MINIMUM", "minimum", min_dim, "The smaller of x and y")
 
 
 @tfl("FLOOR_MOD", on_shapes=True, elementwise=True, switch="mod")
-def floor_mod(x: Array, y: Array, /) -> Array:
+def floor_mod(x: Array, y: Divisor, /) -> Array:
     """x - y * floor(x / y), with the sign of y.   x, y: number[...], broadcast -> number[...]
 
     Source: tflite/kernels/floor_mod.cc
@@ -180,7 +185,7 @@ def floor_mod(x: Array, y: Array, /) -> Array:
     return _called("mod", x, y)
 
 
-pow_ = binary("POW", "power", "x to the power of y")
+pow_ = binary("POW", "power", "x to the power of y", second=Amount)
 atan2 = binary("ATAN2", "arctan2", "The angle of the point (y, x), from -pi to pi; the operands come in that order")
 
 
@@ -215,12 +220,12 @@ def rsqrt(x: Array, /) -> Array:
     return 1 / namespace(x).sqrt(x)
 
 
-equal = compare("EQUAL", "equal", "x == y, strings too")
-not_equal = compare("NOT_EQUAL", "not_equal", "x != y, strings too")
-less = compare("LESS", "less", "x < y")
-less_equal = compare("LESS_EQUAL", "less_equal", "x <= y")
-greater = compare("GREATER", "greater", "x > y")
-greater_equal = compare("GREATER_EQUAL", "greater_equal", "x >= y")
+equal = compare("EQUAL", "==", ", strings too")
+not_equal = compare("NOT_EQUAL", "!=", ", strings too")
+less = compare("LESS", "<")
+less_equal = compare("LESS_EQUAL", "<=")
+greater = compare("GREATER", ">")
+greater_equal = compare("GREATER_EQUAL", ">=")
 
 logical_and = logical("LOGICAL_AND", "logical_and", "x and y")
 logical_or = logical("LOGICAL_OR", "logical_or", "x or y")
@@ -232,7 +237,7 @@ def logical_not(x: Array, /) -> Array:
     return namespace(x).logical_not(x)
 
 
-@tfl("SELECT", elementwise=True, switch="select")
+@tfl("SELECT", elementwise=True, switch="select", entries=("x", "y"))
 def select(condition: Array, x: Array, y: Array, /) -> Array:
     """x where the condition holds, else y; a vector condition chooses whole slices of x and y.
 
@@ -246,7 +251,7 @@ def select(condition: Array, x: Array, y: Array, /) -> Array:
     return namespace(condition, x, y).where(condition, x, y)
 
 
-@tfl("SELECT_V2", elementwise=True, switch="select")
+@tfl("SELECT_V2", elementwise=True, switch="select", entries=("x", "y"))
 def select_v2(condition: Array, x: Array, y: Array, /) -> Array:
     """x where the condition holds, else y.   condition: bool[...]; x, y: any[...], broadcast -> any[...]
 
@@ -256,7 +261,7 @@ def select_v2(condition: Array, x: Array, y: Array, /) -> Array:
     return namespace(condition, x, y).where(condition, x, y)
 
 
-@tfl("CAST", on_shapes=True, elementwise=True, linear="joint", switch="cast")
+@tfl("CAST", on_shapes=True, elementwise=True, linear="joint", switch="cast", entries=("x",))
 def cast(x: Array, /, *, out_data_type: DType) -> Array:
     """x in another dtype; floats become integers by cutting the fraction off.   x: any[...] -> any[...]
 

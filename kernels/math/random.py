@@ -14,7 +14,7 @@ from jfuse.base.errors import TypeMismatch
 from jfuse.ir.graph import Atom
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType, TensorType
-from jfuse.kernels.core.op import Array, Static, namespace, tfl
+from jfuse.kernels.core.op import Array, Sizes, namespace, tfl
 
 _ROUNDS = 10
 _FACTORS = (0xD2511F53, 0xCD9E8D57)
@@ -23,7 +23,7 @@ _MASK = 0xFFFFFFFF
 
 
 @tfl("RANDOM_UNIFORM", sized_by_data=True, draws=True)
-def random_uniform(shape: Static, /, *, seed: int = 0, seed2: int = 0) -> Array:
+def random_uniform(shape: Sizes, /, *, seed: int = 0, seed2: int = 0) -> Array:
     """Numbers from 0 to 1, 1 excluded: multiples of 2^-23.
 
     shape: i32[rank] -> f32[...]   Source: tflite/kernels/random_ops.cc
@@ -42,7 +42,7 @@ def _uniform_type_by_data(shape: Atom, *, seed: int, seed2: int) -> TensorType:
 
 
 @tfl("RANDOM_STANDARD_NORMAL", sized_by_data=True, draws=True)
-def random_standard_normal(shape: Static, /, *, seed: int = 0, seed2: int = 0) -> Array:
+def random_standard_normal(shape: Sizes, /, *, seed: int = 0, seed2: int = 0) -> Array:
     """Numbers of mean 0 and variance 1, by the method of Box and Muller.
 
     shape: i32[rank] -> f32[...]   Source: tflite/kernels/random_ops.cc
@@ -61,7 +61,7 @@ random_standard_normal.types_by_data(_uniform_type_by_data)
 
 @tfl("MULTINOMIAL", draws=True)
 def multinomial(
-    logits: Array, samples: Static, /, *, seed: int = 0, seed2: int = 0, output_type: DType = DType.i64
+    logits: Array, samples: Sizes, /, *, seed: int = 0, seed2: int = 0, output_type: DType = DType.i64
 ) -> Array:
     """For each row of unnormalized log probabilities, so many places drawn with these probabilities.
 

@@ -12,7 +12,7 @@ from jfuse.base.errors import TypeMismatch
 from jfuse.ir.graph import Atom
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import from_front, with_dim
-from jfuse.kernels.core.op import Array, Static, TflOp, namespace, tfl
+from jfuse.kernels.core.op import Array, Axes, TflOp, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, sizes_in_any_order
 from jfuse.kernels.math.elementwise import truncated_quotient
 
@@ -31,7 +31,7 @@ def reduction(
     keeps_dtype: pass the dtype, as the function would widen small integers.
     """
 
-    def body(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+    def body(x: Array, axes: Axes, /, *, keep_dims: bool = False) -> Array:
         dtype = {"dtype": x.dtype} if keeps_dtype else {}
         return getattr(namespace(x), function)(x, axis=axis_tuple(axes), keepdims=keep_dims, **dtype)
 
@@ -57,7 +57,7 @@ def axis_tuple(axes: Any) -> tuple[int, ...]:
 
 
 @tfl("MEAN", linear="joint")
-def mean(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+def mean(x: Array, axes: Axes, /, *, keep_dims: bool = False) -> Array:
     """The mean along axes, of integers rounded toward zero.   x: number[...] -> number[...]
 
     Source: tflite/kernels/reduce.cc
@@ -82,7 +82,7 @@ def _extreme(builtin: str, of_sizes: Callable[[Any, Any], Any], text: str) -> Tf
     function = builtin.removeprefix("REDUCE_").lower()
     of_two = np.frompyfunc(of_sizes, 2, 1)
 
-    def body(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+    def body(x: Array, axes: Axes, /, *, keep_dims: bool = False) -> Array:
         if x.dtype == object:
             return np.asarray(of_two.reduce(x, axis=axis_tuple(axes), keepdims=keep_dims), object)
         # With a first value the axes may have any size: N - 1 is not known to be 1 or more.
@@ -115,7 +115,7 @@ reduce_all = reduction("REDUCE_ALL", "all", "Whether all elements are true")
 
 
 @tfl("ARG_MAX", switch="compare")
-def arg_max(x: Array, axis: Static, /, *, output_type: DType = DType.i64) -> Array:
+def arg_max(x: Array, axis: Axes, /, *, output_type: DType = DType.i64) -> Array:
     """The first position of the greatest element.   x: number[...], axis: one -> i32|i64, without the axis
 
     Source: tflite/kernels/arg_min_max.cc
@@ -124,7 +124,7 @@ def arg_max(x: Array, axis: Static, /, *, output_type: DType = DType.i64) -> Arr
 
 
 @tfl("ARG_MIN", switch="compare")
-def arg_min(x: Array, axis: Static, /, *, output_type: DType = DType.i64) -> Array:
+def arg_min(x: Array, axis: Axes, /, *, output_type: DType = DType.i64) -> Array:
     """The first position of the smallest element.   x: number[...], axis: one -> i32|i64, without the axis
 
     Source: tflite/kernels/arg_min_max.cc
@@ -150,7 +150,7 @@ REDUCTIONS = (sum_, mean, reduce_prod, reduce_max, reduce_min, reduce_any, reduc
 
 
 @tfl("CUMSUM", linear="joint")
-def cumsum(x: Array, axis: Static, /, *, exclusive: bool = False, reverse: bool = False) -> Array:
+def cumsum(x: Array, axis: Axes, /, *, exclusive: bool = False, reverse: bool = False) -> Array:
     """Running sums along an axis; exclusive leaves the own element out, reverse runs from the end.
 
     x: number[...], axis: one -> the type of x   Source: tflite/kernels/cumsum.cc

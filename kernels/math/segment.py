@@ -11,7 +11,7 @@ import numpy as np
 from jfuse.base.errors import TypeMismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import agreed
-from jfuse.kernels.core.op import Array, Static, TflOp, namespace, tfl
+from jfuse.kernels.core.op import Array, Segments, Static, TflOp, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size
 
 _limits: Callable[[Any], Any] = jnp.finfo  # of bfloat16 too, which NumPy does not know
@@ -57,7 +57,7 @@ def unsorted_segments(
     function, method: of NumPy's ufuncs and of jax's indexed updates. empty: what an empty segment becomes, of a dtype.
     """
 
-    def body(data: Array, segment_ids: Array, num_segments: Static, /) -> Array:
+    def body(data: Array, segment_ids: Segments, num_segments: Static, /) -> Array:
         shape = (_count(num_segments), *data.shape[1:])
         if namespace(data, segment_ids) is np:
             result = np.full(shape, empty(data.dtype), data.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -12,6 +13,15 @@ from jfuse.kernels.core.op import Array, namespace, tfl
 
 POSITIVELY_LINEAR = frozenset({"NONE", "RELU"})
 """Fused activations f with f(s * x) = s * f(x) for each s > 0."""
+
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "NONE": (-np.inf, np.inf),
+    "RELU": (0.0, np.inf),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
+"""The numbers that activations let through, as builtins or as options of others."""
 
 
 def activate(x: Array, name: str) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jfuse.ir.graph import Atom, Eqn, Graph, Op
@@ -18,6 +18,14 @@ from jfuse.tflite.runtime.dtypes import unsupported
 
 Parts = tuple[Array, Array | None]
 """Real and imaginary part; None where that is 0."""
+
+
+_RULES: dict[Op, Callable[..., Parts | Array]] = {}
+
+
+def _rule(op: Op) -> Callable[[Callable[..., Parts | Array]], Callable[..., Any]]:
+    """Register the decorated function: a complex result as its parts, or a real one, from the parts of operands."""
+    return lambda function: _RULES.setdefault(op, function)
 
 
 def complex_parts(graph: Graph) -> Graph:
@@ -63,12 +71,11 @@ def _pair(x: Parts) -> tuple[Array, Array]:
 
 
 def _by_parts(op: Op, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None:
-    if op in _RESULTS:
-        return [_RESULTS[op](*operands)]
+    if op in _RULES:
+        result = _RULES[op](*operands)
+        return [_joined(result) if isinstance(result, tuple) else result]
     if not all(map(_is_complex, eqn.outputs)):
         return None
-    if op in _NUMBERS:
-        return [_joined(_NUMBERS[op](*operands))]
 
     def run(*arguments: Array) -> Sequence[Array]:
         return op.run(arguments, eqn.params, ())
@@ -82,6 +89,7 @@ def _by_parts(op: Op, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None
     return [whole(r, i) for r, i in zip(real, imaginary, strict=True)]
 
 
+@_rule(ops.imag)
 def _imaginary(x: Parts) -> Array:
     return ops.zeros_like(x[0]) if x[1] is None else x[1]
 
@@ -98,6 +106,7 @@ def _product(multiply: Callable[[Array, Array], Array], x: Parts, y: Parts) -> P
     return real, multiply(b, c) if d is None else ops.add(multiply(a, d), multiply(b, c))
 
 
+@_rule(ops.div)
 def _quotient(x: Parts, y: Parts) -> Parts:
     """x / y. The square of y leaves f32 beyond 1e19 and below 1e-19."""
     c, d = y
@@ -108,23 +117,23 @@ def _quotient(x: Parts, y: Parts) -> Parts:
     return ops.div(real, size), ops.div(_imaginary((real, imaginary)), size)
 
 
+@_rule(ops.exp)
 def _power(x: Parts) -> Parts:
     size = ops.exp(x[0])
     return (size, None) if x[1] is None else (ops.mul(size, ops.cos(x[1])), ops.mul(size, ops.sin(x[1])))
 
 
+@_rule(ops.complex_abs)
 def _size(x: Parts) -> Array:
     """The absolute value. Squares leave f32 beyond 1e19 and below 1e-19."""
     return ops.abs_(x[0]) if x[1] is None else ops.sqrt(ops.add(ops.square(x[0]), ops.square(x[1])))
 
 
-_NUMBERS: Mapping[Any, Callable[..., Parts]] = {
-    ops.div: _quotient,
-    ops.exp: _power,
-    ops.square: lambda x: _product(ops.mul, x, x),
-}
-_RESULTS: Mapping[Any, Callable[..., Array]] = {
-    ops.real: lambda x: x[0],
-    ops.imag: _imaginary,
-    ops.complex_abs: _size,
-}
+@_rule(ops.real)
+def _real(x: Parts) -> Array:
+    return x[0]
+
+
+@_rule(ops.square)
+def _square(x: Parts) -> Parts:
+    return _product(ops.mul, x, x)

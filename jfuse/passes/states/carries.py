@@ -12,7 +12,7 @@ from jfuse.ir.walk import all_eqns, producers
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts
 
-_MOVES = frozenset({ops.concatenation, ops.reshape, ops.transpose, ops.cast, ops.expand_dims, ops.squeeze, ops.split})
+_MOVES = ("joins", "renames", "permutes", "splits")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def _reaching_products(body: Graph) -> set[Atom]:
     values: set[Atom] = set()
     for eqn in reversed(body.eqns):
         product = eqn.op.product == "matrices"
-        if product or (eqn.op in _MOVES and values.intersection(eqn.outputs)):
+        is_moved = eqn.op.moves in _MOVES or eqn.op is ops.cast
+        if product or (is_moved and values.intersection(eqn.outputs)):
             values.update(a for a in eqn.inputs if isinstance(a, Var))
     return values
 

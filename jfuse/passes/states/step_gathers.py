@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from jfuse.ir.dims import Dim, is_known, same
-from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
-from jfuse.passes.states.stepped import SteppedEqn, StepRule, joined
+from jfuse.passes.states.stepped import SteppedEqn, joined, steps_of
 from jfuse.passes.states.steps import LAST, MIXED, CallValue, StepAxis, StepsMix, Value
 
 
+@steps_of(ops.gather)
 def _gather(stepped: SteppedEqn) -> Value:
     x, indices = stepped.values
     rank, params = len(stepped.shape()), stepped.eqn.params
@@ -49,6 +47,7 @@ def _picked(steps: StepAxis, size: Dim, index: Any) -> Value:
     raise StepsMix("it takes one step other than the last")
 
 
+@steps_of(ops.gather_nd)
 def _gather_nd(stepped: SteppedEqn) -> Value:
     steps = stepped.only(1)
     if steps.axis == len(stepped.shape(1)) - 1:
@@ -56,21 +55,12 @@ def _gather_nd(stepped: SteppedEqn) -> Value:
     return steps
 
 
+@steps_of(ops.embedding_lookup)
 def _embedding_lookup(stepped: SteppedEqn) -> Value:
     return stepped.only()
 
 
+@steps_of(ops.one_hot)
 def _one_hot(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     return steps.at(steps.axis + (from_front(stepped.eqn.params["axis"], len(stepped.result)) <= steps.axis))
-
-
-GATHER_RULES: Mapping[Op, StepRule] = MappingProxyType(
-    {
-        ops.gather: _gather,
-        ops.gather_nd: _gather_nd,
-        ops.embedding_lookup: _embedding_lookup,
-        ops.one_hot: _one_hot,
-    }
-)
-"""The rules by op."""

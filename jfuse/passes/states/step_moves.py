@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front, from_front
-from jfuse.passes.states.stepped import SteppedEqn, StepRule, is_window, joined, known_axes, turned
+from jfuse.passes.states.stepped import SteppedEqn, is_window, joined, known_axes, steps_of, turned
 from jfuse.passes.states.steps import LAST, StepAxis, StepsMix, Value, reshaped
 
 
+@steps_of(ops.zeros_like, ops.quantize, ops.dequantize)
 def unchanged(stepped: SteppedEqn) -> Value:
     """Ops whose result has the places of the first operand."""
     return stepped.only()
 
 
+@steps_of(ops.reshape)
 def _reshape(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     steps_after = reshaped(steps, stepped.shape(), stepped.result)
@@ -32,12 +31,14 @@ def _reshape(stepped: SteppedEqn) -> Value:
     raise StepsMix("it cuts the steps into groups")
 
 
+@steps_of(ops.expand_dims)
 def _expand_dims(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     (axis,) = axes_from_front(known_axes(stepped, 1), len(stepped.result))
     return steps.at(steps.axis + (axis <= steps.axis))
 
 
+@steps_of(ops.squeeze)
 def _squeeze(stepped: SteppedEqn) -> Value:
     steps, shape = stepped.only(), stepped.shape()
     dims = stepped.eqn.params["squeeze_dims"]
@@ -47,6 +48,7 @@ def _squeeze(stepped: SteppedEqn) -> Value:
     return steps.at(steps.axis - sum(axis < steps.axis for axis in axes))
 
 
+@steps_of(ops.transpose)
 def _transpose(stepped: SteppedEqn) -> Value:
     steps, order = stepped.only(), stepped.static(1)
     if order is None:
@@ -54,6 +56,7 @@ def _transpose(stepped: SteppedEqn) -> Value:
     return steps.at(axes_from_front(tuple(order), len(order)).index(steps.axis))
 
 
+@steps_of(ops.reverse_v2)
 def _reverse(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis not in axes_from_front(known_axes(stepped, 1), len(stepped.shape())):
@@ -61,6 +64,7 @@ def _reverse(stepped: SteppedEqn) -> Value:
     return turned(steps)
 
 
+@steps_of(ops.reverse_sequence)
 def _reverse_sequence(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis == from_front(stepped.eqn.params["seq_dim"], len(stepped.shape())):
@@ -68,6 +72,7 @@ def _reverse_sequence(stepped: SteppedEqn) -> Value:
     return steps
 
 
+@steps_of(ops.concatenation)
 def _concatenation(stepped: SteppedEqn) -> Value:
     rank = len(stepped.result)
     steps = joined(stepped, [(i, 0) for i in range(len(stepped.values))], rank)
@@ -76,12 +81,14 @@ def _concatenation(stepped: SteppedEqn) -> Value:
     return steps
 
 
+@steps_of(ops.pack)
 def _pack(stepped: SteppedEqn) -> Value:
     rank = len(stepped.result)
     steps = joined(stepped, [(i, 0) for i in range(len(stepped.values))], rank - 1)
     return steps.at(steps.axis + (from_front(stepped.eqn.params["axis"], rank) <= steps.axis))
 
 
+@steps_of(ops.unpack)
 def _unpack(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     axis = from_front(stepped.eqn.params["axis"], len(stepped.shape()))
@@ -90,6 +97,7 @@ def _unpack(stepped: SteppedEqn) -> Value:
     return _parts(stepped, steps)
 
 
+@steps_of(ops.split, ops.split_v)
 def _split(stepped: SteppedEqn) -> Value:
     data, axis = (1, 0) if stepped.eqn.op is ops.split else (0, 2)
     steps = stepped.only(data)
@@ -110,6 +118,7 @@ def _parts(stepped: SteppedEqn, steps: StepAxis) -> Value:
     raise StepsMix("it takes single steps out of the piece")
 
 
+@steps_of(ops.tile)
 def _tile(stepped: SteppedEqn) -> Value:
     steps, times = stepped.only(), stepped.static(1)
     if times is None or same(times[steps.axis], 1) is not True:
@@ -117,44 +126,16 @@ def _tile(stepped: SteppedEqn) -> Value:
     return steps
 
 
+@steps_of(ops.broadcast_to)
 def _broadcast_to(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     return steps.at(steps.axis + len(stepped.result) - len(stepped.shape()))
 
 
+@steps_of(ops.resize_bilinear, ops.resize_nearest_neighbor, ops.space_to_depth, ops.depth_to_space)
+@steps_of(ops.space_to_batch_nd, ops.batch_to_space_nd)
 def _images(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis or same(stepped.result[0], stepped.shape()[0]) is not True:
         raise StepsMix("it works across the steps", replace(steps, length=stepped.result[steps.axis]))
     return steps
-
-
-MOVE_RULES: Mapping[Op, StepRule] = MappingProxyType(
-    {
-        **dict.fromkeys([ops.zeros_like, ops.quantize, ops.dequantize], unchanged),
-        ops.reshape: _reshape,
-        ops.expand_dims: _expand_dims,
-        ops.squeeze: _squeeze,
-        ops.transpose: _transpose,
-        ops.reverse_v2: _reverse,
-        ops.reverse_sequence: _reverse_sequence,
-        ops.concatenation: _concatenation,
-        ops.pack: _pack,
-        ops.unpack: _unpack,
-        **dict.fromkeys([ops.split, ops.split_v], _split),
-        ops.tile: _tile,
-        ops.broadcast_to: _broadcast_to,
-        **dict.fromkeys(
-            [
-                ops.resize_bilinear,
-                ops.resize_nearest_neighbor,
-                ops.space_to_depth,
-                ops.depth_to_space,
-                ops.space_to_batch_nd,
-                ops.batch_to_space_nd,
-            ],
-            _images,
-        ),
-    }
-)
-"""The rules by op."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.math.reduce import REDUCTIONS
-from jfuse.passes.states.stepped import SteppedEqn, StepRule, is_alike, joined, known_axes
+from jfuse.passes.states.stepped import SteppedEqn, is_alike, joined, known_axes, steps_of
 from jfuse.passes.states.steps import LAST, MIXED, CallValue, StepAxis, StepsMix, Value, reshaped
 
 
@@ -24,6 +21,7 @@ def elementwise(stepped: SteppedEqn) -> Value:
     return joined(stepped, [(i, 0 if is_vector and i == 0 else rank - r) for i, r in ranks], rank)
 
 
+@steps_of(ops.fully_connected)
 def _fully_connected(stepped: SteppedEqn) -> Value:
     steps, rows = stepped.only(), stepped.shape()[:-1]
     if steps.axis == len(rows):
@@ -34,6 +32,7 @@ def _fully_connected(stepped: SteppedEqn) -> Value:
     return steps_after
 
 
+@steps_of(ops.batch_matmul)
 def _batch_matmul(stepped: SteppedEqn) -> Value:
     rank, params = len(stepped.result), stepped.eqn.params
     axes: list[StepAxis] = []
@@ -62,6 +61,7 @@ def _batch_matmul(stepped: SteppedEqn) -> Value:
     return axes[0]
 
 
+@steps_of(ops.transpose_conv)
 def _transpose_conv(stepped: SteppedEqn) -> Value:
     steps = stepped.only(2)
     if steps.axis:
@@ -69,6 +69,7 @@ def _transpose_conv(stepped: SteppedEqn) -> Value:
     return steps
 
 
+@steps_of(*REDUCTIONS)
 def _reduction(stepped: SteppedEqn) -> Value:
     steps, axes = stepped.only(), stepped.static(1)
     if axes is None:
@@ -81,6 +82,7 @@ def _reduction(stepped: SteppedEqn) -> Value:
     return LAST if steps.axis in reduced else steps.at(steps.axis - sum(axis < steps.axis for axis in reduced))
 
 
+@steps_of(ops.softmax, ops.log_softmax, ops.l2_normalization, ops.local_response_normalization, ops.topk_v2)
 def _along_the_last_axis(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis == len(stepped.shape()) - 1:
@@ -88,6 +90,7 @@ def _along_the_last_axis(stepped: SteppedEqn) -> Value:
     return steps
 
 
+@steps_of(ops.cumsum)
 def _along_an_axis(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis in axes_from_front(known_axes(stepped, 1), len(stepped.shape())):
@@ -95,25 +98,9 @@ def _along_an_axis(stepped: SteppedEqn) -> Value:
     return steps
 
 
+@steps_of(ops.rfft2d, ops.matrix_diag, ops.matrix_set_diag)
 def _matrices(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis >= len(stepped.shape()) - 2:
         raise StepsMix("it works across the steps", steps if len(stepped.result) == len(stepped.shape()) else MIXED)
     return steps
-
-
-PRODUCT_RULES: Mapping[Op, StepRule] = MappingProxyType(
-    {
-        ops.fully_connected: _fully_connected,
-        ops.batch_matmul: _batch_matmul,
-        ops.transpose_conv: _transpose_conv,
-        **dict.fromkeys(REDUCTIONS, _reduction),
-        **dict.fromkeys(
-            [ops.softmax, ops.log_softmax, ops.l2_normalization, ops.local_response_normalization, ops.topk_v2],
-            _along_the_last_axis,
-        ),
-        ops.cumsum: _along_an_axis,
-        **dict.fromkeys([ops.rfft2d, ops.matrix_diag, ops.matrix_set_diag], _matrices),
-    }
-)
-"""The rules by op."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from jfuse.ir.dims import Dim, is_known, same
-from jfuse.ir.graph import Op
 from jfuse.kernels import ops
-from jfuse.passes.states.stepped import CAUSAL, SteppedEqn, StepRule, is_window, turned
+from jfuse.passes.states.stepped import CAUSAL, SteppedEqn, is_window, steps_of, turned
 from jfuse.passes.states.steps import LAST, StepAxis, StepsMix, Value
 
 
@@ -42,25 +39,22 @@ class _Window:
         return replace(left, before=steps.before - reach)
 
 
-def _letters(op: Op) -> str:
-    return "dhw" if op is ops.conv_3d else "hw"
-
-
-_KERNEL_AXES: Mapping[Op, int] = MappingProxyType({ops.conv_2d: 1, ops.depthwise_conv_2d: 1, ops.conv_3d: 0})
-"""For each convolution, the axis of its weights where the window begins."""
-
-
+@steps_of(ops.conv_2d, ops.depthwise_conv_2d, ops.conv_3d)
+@steps_of(ops.average_pool_2d, ops.max_pool_2d, ops.l2_pool_2d)
 def _windows(stepped: SteppedEqn) -> Value:
-    steps, params, letters = stepped.only(), stepped.eqn.params, _letters(stepped.eqn.op)
+    steps, params = stepped.only(), stepped.eqn.params
+    letters = "dhw"[5 - len(stepped.shape()) :]
     if steps.axis == 0:
         return steps
     if steps.axis > len(letters):
         raise StepsMix("it adds up products over the steps")
     letter = letters[steps.axis - 1]
-    kernel = _KERNEL_AXES.get(stepped.eqn.op)
-    size = {"h": "filter_height", "w": "filter_width"}.get(letter, "")
+    if stepped.eqn.op.product == "windows":  # filters of images have their channels first
+        size = stepped.shape(1)[steps.axis - (len(letters) == 3)]
+    else:
+        size = params["filter_height" if letter == "h" else "filter_width"]
     window = _Window(
-        params[size] if kernel is None else stepped.shape(1)[kernel + steps.axis - 1],
+        size,
         params[f"stride_{letter}"],
         params.get(f"dilation_{letter}_factor", 1),
         params["padding"],
@@ -68,6 +62,7 @@ def _windows(stepped: SteppedEqn) -> Value:
     return window.over(steps, stepped.result[steps.axis])
 
 
+@steps_of(ops.slice_)
 def _slice(stepped: SteppedEqn) -> Value:
     steps, begins, sizes = stepped.only(), stepped.static(1), stepped.static(2)
     if begins is None or sizes is None:
@@ -77,6 +72,7 @@ def _slice(stepped: SteppedEqn) -> Value:
     return _cut(steps, whole, begin, whole if same(size, -1) else begin + size, stepped.result[steps.axis])
 
 
+@steps_of(ops.strided_slice)
 def _strided_slice(stepped: SteppedEqn) -> Value:
     steps, params = stepped.only(), stepped.eqn.params
     begins, ends, strides = (stepped.static(i) for i in (1, 2, 3))
@@ -140,6 +136,7 @@ def _cut(steps: StepAxis, whole: Dim, first: Any, last: Any, left: Dim) -> Value
     raise StepsMix("it takes a part of the steps of each piece", replace(steps, length=left))
 
 
+@steps_of(ops.pad, ops.padv2, ops.mirror_pad)
 def _pad(stepped: SteppedEqn) -> Value:
     """Padding of other axes; of the steps it needs a buffer, which `added_before` finds."""
     steps, amounts = stepped.only(), stepped.static(1)
@@ -148,15 +145,3 @@ def _pad(stepped: SteppedEqn) -> Value:
     if all(same(n, 0) is True for n in amounts[steps.axis]):
         return steps
     raise StepsMix("it pads the steps of each piece", steps.at(steps.axis, stepped.result[steps.axis]), CAUSAL)
-
-
-WINDOW_RULES: Mapping[Op, StepRule] = MappingProxyType(
-    {
-        **dict.fromkeys([ops.conv_2d, ops.depthwise_conv_2d, ops.conv_3d], _windows),
-        **dict.fromkeys([ops.average_pool_2d, ops.max_pool_2d, ops.l2_pool_2d], _windows),
-        **dict.fromkeys([ops.pad, ops.padv2, ops.mirror_pad], _pad),
-        ops.slice_: _slice,
-        ops.strided_slice: _strided_slice,
-    }
-)
-"""The rules by op."""

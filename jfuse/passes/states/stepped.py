@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from jfuse.ir.dims import Dim, is_known, same
-from jfuse.ir.graph import Atom, Eqn
+from jfuse.ir.graph import Atom, Eqn, Op
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.passes.states.steps import LAST, CallValue, StepAxis, StepsMix, Value
 
@@ -67,6 +67,18 @@ class SteppedEqn:
 
 
 StepRule: TypeAlias = Callable[[SteppedEqn], Value]
+STEP_RULES: dict[Op, StepRule] = {}
+"""The rules by op; elementwise ops need none."""
+
+
+def steps_of(*kinds: Op) -> Callable[[StepRule], StepRule]:
+    """Register the decorated rule for equations of these ops."""
+
+    def register(rule: StepRule) -> StepRule:
+        STEP_RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return register
 
 
 def joined(stepped: SteppedEqn, places: Sequence[tuple[int, int]], rank: int) -> StepAxis:

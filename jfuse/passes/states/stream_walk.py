@@ -14,16 +14,11 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan, scan_parts
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, constant_of
+from jfuse.passes.states import step_gathers, step_moves, step_windows  # noqa: F401 (they register their rules)
 from jfuse.passes.states.buffered_steps import ADDS_STEPS, Buffer, added_before, other_padding
-from jfuse.passes.states.step_gathers import GATHER_RULES
-from jfuse.passes.states.step_moves import MOVE_RULES
-from jfuse.passes.states.step_products import PRODUCT_RULES, elementwise
-from jfuse.passes.states.step_windows import WINDOW_RULES
-from jfuse.passes.states.stepped import SteppedEqn
+from jfuse.passes.states.step_products import elementwise
+from jfuse.passes.states.stepped import STEP_RULES, SteppedEqn
 from jfuse.passes.states.steps import LAST, LENGTH, MIXED, UNKNOWN, CallValue, StepAxis, StepsMix, Value
-
-_RULES = {**GATHER_RULES, **MOVE_RULES, **PRODUCT_RULES, **WINDOW_RULES}
-_SIZED = frozenset({ops.fill, ops.broadcast_to, ops.tile})
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,7 @@ class StreamWalk:
             buffered = self._buffered(stepped, known)
             if buffered is not None:
                 return buffered
-        rule = _RULES.get(op) or (elementwise if op.elementwise else None)
+        rule = STEP_RULES.get(op) or (elementwise if op.elementwise else None)
         if rule is None:
             raise StepsMix("jfuse does not know which steps it reads", UNKNOWN)
         value = rule(stepped)
@@ -143,7 +138,7 @@ class StreamWalk:
 
     def _sized(self, stepped: SteppedEqn, op: TflOp) -> Value:
         """Classify a value that the number of steps alone decides: one element a step, or one of the length."""
-        if op not in _SIZED:
+        if op is not ops.fill and op.moves != "repeats":
             return LENGTH if op is ops.range_ else None
         axes = [i for i, d in enumerate(stepped.result) if symbols_in((d,)) & self._symbols]
         return StepAxis(axes[0], stepped.result[axes[0]]) if len(axes) == 1 else LENGTH

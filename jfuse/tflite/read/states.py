@@ -16,8 +16,9 @@ from jfuse.ir.states import reset_value
 from jfuse.ir.types import DType
 from jfuse.tflite.read.fields import options_of, text
 from jfuse.tflite.read.tensors import ReadTensors
+from jfuse.tflite.schema import VARIABLES
 
-ON_VARIABLES = frozenset({"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+ON_VARIABLES = frozenset(VARIABLES)
 """Builtins without an equation: in the IR a variable is a value."""
 
 _MOST_ELEMENTS = 2**28  # of a state tensor: a file need not hold any of them

@@ -8,11 +8,7 @@ import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Signature, Var
 from jfuse.kernels import ops
-
-# Ops whose result holds entries of their first operand, those of a range at least.
-_PASS_ON: frozenset[Op] = frozenset(
-    {ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice, ops.maximum, ops.minimum}
-)
+from jfuse.proof.index_ranges import entries_of
 
 _OPERANDS: dict[Op, tuple[int, int]] = {ops.hashtable_find: (2, 0), ops.hashtable_lookup: (0, 1)}
 """Positions of the looked-up operand and of the keys, by op."""
@@ -39,8 +35,9 @@ def vocabularies(graph: Graph, known: dict[int, dict[Var, np.ndarray]] | None = 
                 known[id(body)] = vocabularies(body, known)
             for var, words in known[id(body)].items():
                 add(operands.get(var), [words])
-        if eqn.op in _PASS_ON:
-            add(eqn.inputs[0], [keys for out in eqn.outputs for keys in keys_by_input.get(out, [])])
+        clips = eqn.op in (ops.maximum, ops.minimum)  # entries of a range at least
+        for atom in eqn.inputs[:1] if clips else entries_of(eqn):
+            add(atom, [keys for out in eqn.outputs for keys in keys_by_input.get(out, [])])
     return {v: np.concatenate(keys_by_input[v]) for v in graph.inputs if v in keys_by_input}
 
 

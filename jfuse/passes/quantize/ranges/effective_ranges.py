@@ -20,6 +20,7 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import producers, users
 from jfuse.kernels import ops
+from jfuse.kernels.nn.activation import LIMITS
 from jfuse.passes.quantize.forms import facts, is_float, operands_of
 from jfuse.quantization.recipe import QuantizeRule
 
@@ -28,14 +29,6 @@ _FAR = 1e3
 """Logits do not reach so far down; and what is so many times wider than the logits is no logit."""
 _WIDER = 100.0
 EVERYWHERE: Range = (-np.inf, np.inf)
-ACTIVATIONS: Mapping[str, Range] = {
-    "NONE": EVERYWHERE,
-    "RELU": (0.0, np.inf),
-    "RELU6": (0.0, 6.0),
-    "RELU_N1_TO_1": (-1.0, 1.0),
-    "RELU_0_TO_1": (0.0, 1.0),
-}
-"""The range that each activation lets through, as a builtin or as an option of another."""
 _CHOOSE = (ops.maximum, ops.minimum, ops.max_pool_2d, ops.reduce_max, ops.reduce_min)
 """It is the same whether numbers are cut off before or after these."""
 _MOST = 1000.0
@@ -154,7 +147,7 @@ def _is_sure(eqn: Eqn, logits: Range) -> bool:
 
 def limits(eqn: Eqn) -> Range | None:
     """The range that an activation, or MAXIMUM or MINIMUM with a constant, lets through; None for other equations."""
-    if (range_ := ACTIVATIONS.get(str(eqn.op.builtin))) is not None:
+    if (range_ := LIMITS.get(str(eqn.op.builtin))) is not None:
         return range_
     consts = [a for a in eqn.inputs if isinstance(a, Const)]
     if eqn.op not in (ops.maximum, ops.minimum) or not consts or not consts[0].array.size:

@@ -16,11 +16,12 @@ import numpy as np
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import producers, with_bodies
 from jfuse.kernels import ops
+from jfuse.kernels.nn.activation import LIMITS
 from jfuse.lowering.peephole.arithmetic.affine import Affine
 from jfuse.lowering.peephole.arithmetic.spelled_activations import Clip
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.passes.quantize.forms import rule_of
-from jfuse.passes.quantize.ranges.effective_ranges import ACTIVATIONS, EVERYWHERE
+from jfuse.passes.quantize.ranges.effective_ranges import EVERYWHERE
 from jfuse.passes.quantize.ranges.trained import trained_range
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -30,7 +31,6 @@ _NEAR = 1e-3
 """How far from a whole step a zero or an end may lie, in steps: a few roundings of f32."""
 _SAME = 1e-5  # of two factors whose product is 1, relative
 _BITS = range(2, 17)
-_ARITHMETIC = (ops.add, ops.sub, ops.mul, ops.div)
 _ONE, _ZERO = np.ones(()), np.zeros(())
 
 
@@ -186,7 +186,7 @@ def _lines_of(
     if atom in lines:
         return lines[atom]
     activation = made_by[atom].params.get("fused_activation_function") if atom in made_by else None
-    return (_Line(atom, 1.0, 0.0, *ACTIVATIONS.get(str(activation), EVERYWHERE)),)
+    return (_Line(atom, 1.0, 0.0, *LIMITS.get(str(activation), EVERYWHERE)),)
 
 
 def _straight_through(
@@ -208,16 +208,16 @@ def _straight_through(
 def _step_of(eqn: Eqn) -> _Line | None:
     """Read an equation as an increasing line, clipped, of one operand; None where it is none, or differs by element."""
     x = eqn.inputs[0] if eqn.inputs else None
-    if (ends := ACTIVATIONS.get(str(eqn.op.builtin))) is not None and isinstance(x, Var):
+    if (ends := LIMITS.get(str(eqn.op.builtin))) is not None and isinstance(x, Var):
         return _Line(x, 1.0, 0.0, *ends)
     if eqn.op in (ops.maximum, ops.minimum):
         clip = Clip.of(eqn)
         return None if clip is None or not isinstance(clip.x, Var) else _Line(clip.x, 1.0, 0.0, clip.low, clip.high)
-    affine = Affine.of(eqn) if eqn.op in _ARITHMETIC else None
-    if affine is None or not isinstance(affine.x, Var) or affine.function not in ACTIVATIONS:
+    affine = Affine.of(eqn) if eqn.op.elementwise and eqn.op.clamps else None
+    if affine is None or not isinstance(affine.x, Var) or affine.function not in LIMITS:
         return None
     numbers = [default if v is None else v for v, default in ((affine.scale, _ONE), (affine.shift, _ZERO))]
     if any(v.size != 1 for v in numbers) or numbers[0].reshape(()) <= 0:
         return None
     scale, shift = (float(v.reshape(())) for v in numbers)
-    return _Line(affine.x, scale, shift, *ACTIVATIONS[affine.function])
+    return _Line(affine.x, scale, shift, *LIMITS[affine.function])

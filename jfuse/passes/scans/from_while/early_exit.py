@@ -6,10 +6,10 @@ zeros, and after that all rows do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import Producer
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
@@ -17,17 +17,10 @@ from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.core.op import static_value
 from jfuse.passes.scans.from_while.frame import WhileFrame
-from jfuse.passes.scans.from_while.step_index import Counting, Index, is_at_least
+from jfuse.passes.scans.from_while.step_index import ORDERINGS, Counting, Index, is_at_least
 
 _LAYOUT = frozenset({"renames", "repeats"})
 """Moves that leave one value one value: where all elements of the operand are it, those of the result are."""
-_OVER: Mapping[Op, tuple[int, int, bool]] = {
-    ops.greater_equal: (0, 1, True),
-    ops.less_equal: (1, 0, True),
-    ops.less: (0, 1, False),
-    ops.greater: (1, 0, False),
-}
-"""By comparison of a counter with a length: their places, and the result once the length is reached."""
 
 
 def is_idle_beyond(frame: WhileFrame, eqn: Eqn, producer: Producer) -> bool:
@@ -84,9 +77,10 @@ class _Limit:
         if eqn.op.moves in _LAYOUT or eqn.op is ops.logical_not:
             value = self._condition(eqn.inputs[0], body, made)
             return value if value is None or eqn.op.moves in _LAYOUT else not value
-        if eqn.op not in _OVER:
+        if eqn.op.compares not in ORDERINGS:
             return None
-        counter, length, over = _OVER[eqn.op]
+        over = "=" in eqn.op.compares  # the result once the counter has reached the length
+        counter, length = eqn.op.ordered[::-1] if over else eqn.op.ordered
         root = _root(eqn.inputs[length], made.get)
         known = self.counting.index(eqn.inputs[counter]) == self.counter and root in body.inputs
         return over if known and isinstance(root, Var) and self._covers(self.limit, self._outside(root, body)) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +10,14 @@ import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.ir.dims import Dim, is_known, same, substitute_dim, symbols_of
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import static_value
 from jfuse.lowering.rules import need
 
-_COMPARISONS: Mapping[Op, tuple[int, int]] = {
-    ops.less: (0, 1),
-    ops.less_equal: (0, 1),
-    ops.greater: (1, 0),
-    ops.greater_equal: (1, 0),
-}
-"""By comparison, its operands as (smaller, larger)."""
-_INCLUSIVE = frozenset({ops.less_equal, ops.greater_equal})
+ORDERINGS = ("<", "<=", ">", ">=")
 _SIZES = (0, 1, 2, 1 << 20)  # at which a number of steps is looked at
 _HUGE = np.iinfo(np.int32).max  # what "no limit" is written as
 
@@ -78,8 +71,15 @@ class Counting:
             source = eqn.inputs[0]
             is_integer = source is not None and source.type.dtype.is_integer
             return self.index(source) if is_integer else None
-        rule = _KEPT_IN_RANGE.get(eqn.op)
-        return rule(self, eqn) if rule is not None else None
+        return self._kept_in_range(eqn)
+
+    def _kept_in_range(self, eqn: Eqn) -> Index | None:
+        """An index of which an equation keeps in range what is not, and leaves the rest as it is."""
+        if eqn.op is ops.floor_mod:
+            return self._wrapped(eqn)
+        if eqn.op in (ops.maximum, ops.minimum):
+            return self._clamped(eqn)
+        return self._chosen(eqn) if eqn.op.selects else None
 
     def _sum(self, eqn: Eqn) -> Index | None:
         x, y = map(self.index, eqn.inputs)
@@ -133,16 +133,6 @@ class Counting:
         return index if is_at_least(low, 0) and is_at_least(size, low + self._length) else None
 
 
-_KEPT_IN_RANGE: Mapping[Op, Callable[[Counting, Eqn], Index | None]] = {
-    ops.floor_mod: Counting._wrapped,
-    ops.maximum: Counting._clamped,
-    ops.minimum: Counting._clamped,
-    ops.select: Counting._chosen,
-    ops.select_v2: Counting._chosen,
-}
-"""Ops that bring an index into range, and leave an index that is in range alone."""
-
-
 @dataclass(frozen=True)
 class TurnCount:
     """How often a loop turns: `length`, or less where a counter reaches one of the `open_` limits before.
@@ -188,7 +178,7 @@ def limits_of(eqn: Eqn, counters: Mapping[int, Index]) -> TurnCount:
     lengths: list[Dim] = []
     open_: list[tuple[Index, int]] = []
     for condition in _conditions(cond):
-        need(condition.op in (*_COMPARISONS, ops.not_equal), "early_exit", want="counter < limit")
+        need(condition.op.compares in (*ORDERINGS, "!="), "early_exit", want="counter < limit")
         sides = [counting.index(a) for a in condition.inputs]
         x, y = sides
         if x is not None and y is not None:
@@ -221,8 +211,8 @@ def _length(condition: Eqn, x: Index, y: Index, rows: Sequence[Dim]) -> Dim:
         low, high = (y, x) if x.scale - y.scale == -1 else (x, y)
         inclusive = False
     else:
-        low, high = ((x, y)[i] for i in _COMPARISONS[condition.op])
-        inclusive = condition.op in _INCLUSIVE
+        low, high = ((x, y)[i] for i in condition.op.ordered)
+        inclusive = "=" in condition.op.compares
     need(low.scale - high.scale == 1, "not_from_zero", want="a counter that moves towards its limit by 1")
     length = high.offset - low.offset + inclusive
     # The number of steps must not be less than 0, neither where sizes are 0 nor where they are large (10 - N). A tensor
@@ -242,7 +232,7 @@ def _told(atom: Atom | None) -> str:
 
 def _open_limit(condition: Eqn, sides: list[Index | None], cond: Graph, body: Graph) -> tuple[Index, int]:
     need(condition.op in (ops.less, ops.greater), "early_exit", want="counter < limit")
-    low, high = _COMPARISONS[condition.op]
+    low, high = condition.op.ordered
     counter, limit = sides[low], condition.inputs[high]
     moves = counter is not None and counter.scale == 1
     need(moves, "early_exit", want="counter < limit", got=f"a condition on {_told(condition.inputs[low])}")

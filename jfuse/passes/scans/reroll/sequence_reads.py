@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,15 @@ class SequenceRead:
     def sequence(self) -> tuple[Var, int, bool]:
         """The key that reads of different steps of one sequence share."""
         return self.source, self.axis, self.kept
+
+
+Reader = Callable[[Eqn], Sequence[SequenceRead | None]]
+_READERS: dict[Op, Reader] = {}
+
+
+def _reads(op: Op) -> Callable[[Reader], Reader]:
+    """Register the decorated function: which steps the results of an equation of this op are."""
+    return lambda reader: _READERS.setdefault(op, reader)
 
 
 def reads_of(graph: Graph, *, from_end: bool = False) -> dict[Var, SequenceRead]:
@@ -63,6 +72,7 @@ def time_at(x: Var, axis: int) -> Any:
     return x if axis == 0 else ops.transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, x.type.rank)))
 
 
+@_reads(ops.unpack)
 def _unpacked(eqn: Eqn) -> Sequence[SequenceRead | None]:
     (x,) = eqn.inputs
     if not isinstance(x, Var):
@@ -71,11 +81,13 @@ def _unpacked(eqn: Eqn) -> Sequence[SequenceRead | None]:
     return [SequenceRead(x, axis, i, False) for i in range(len(eqn.outputs))]
 
 
+@_reads(ops.split)
 def _split(eqn: Eqn) -> Sequence[SequenceRead | None]:
     axis, x = eqn.inputs
     return _parts(eqn, x, axis)
 
 
+@_reads(ops.split_v)
 def _split_v(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x, _, axis = eqn.inputs
     return _parts(eqn, x, axis)
@@ -96,6 +108,7 @@ def _parts(eqn: Eqn, x: Atom | None, axis: Atom | None) -> Sequence[SequenceRead
     return reads
 
 
+@_reads(ops.gather)
 def _gathered(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x, indices = eqn.inputs
     if not isinstance(x, Var) or not isinstance(indices, Const) or eqn.params["batch_dims"] != 0:
@@ -106,6 +119,7 @@ def _gathered(eqn: Eqn) -> Sequence[SequenceRead | None]:
     return [SequenceRead(x, axis, int(indices.array.reshape(())), indices.type.rank == 1)]
 
 
+@_reads(ops.slice_)
 def _sliced(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x, begin, size = eqn.inputs
     starts, sizes = _numbers(begin), _numbers(size)
@@ -121,6 +135,7 @@ def _sliced(eqn: Eqn) -> Sequence[SequenceRead | None]:
     return [_single(x, places)]
 
 
+@_reads(ops.strided_slice)
 def _strided(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x = eqn.inputs[0]
     begin, end, strides = (_numbers(a) for a in eqn.inputs[1:])
@@ -179,13 +194,3 @@ def _numbers(atom: Atom | None) -> tuple[int, ...] | None:
         return None
     entries = value if isinstance(value, tuple) else (value,)
     return tuple(int(e) for e in entries) if all(map(is_known, entries)) else None
-
-
-_READERS: Mapping[Op, Callable[[Eqn], Sequence[SequenceRead | None]]] = {
-    ops.unpack: _unpacked,
-    ops.split: _split,
-    ops.split_v: _split_v,
-    ops.gather: _gathered,
-    ops.slice_: _sliced,
-    ops.strided_slice: _strided,
-}

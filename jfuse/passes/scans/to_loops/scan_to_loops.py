@@ -39,7 +39,6 @@ from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import COMPUTED, Homes, empty, spread
 from jfuse.records.conversion import LoopForm
 
-_REPEATING = (ops.fill, ops.tile, ops.broadcast_to)
 Choice = Callable[[LoopSize, Room], LoopSpelling]
 """Which form a loop of this size takes where it has so much room."""
 
@@ -98,7 +97,7 @@ class _Visitor:
             results = (empty(eqn.outputs[0].type.shape, eqn.params["dtype"], self._homes),)
         elif eqn.op is scan:
             results = self._loop(eqn)
-        elif eqn.op in _REPEATING and eqn.outputs[0] not in self._states:
+        elif (eqn.op is ops.fill or eqn.op.moves == "repeats") and eqn.outputs[0] not in self._states:
             ready = self._spread(eqn)
             results = None if ready is None else (ready,)
         self._homes.add(eqn.outputs)
