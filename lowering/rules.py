@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -216,6 +216,13 @@ class RuleSet:
 
 
 DEFAULT = RuleSet()
+AnyRule = TypeVar("AnyRule", bound=Rule)
+
+
+def _added(rule: AnyRule, override: bool, default: bool) -> AnyRule:
+    if default:
+        DEFAULT.add(rule, override=override)
+    return rule
 
 
 def lowers(*names: str, override: bool = False, default: bool = True) -> Callable[[Callable[..., Any]], LowerRule]:
@@ -223,14 +230,7 @@ def lowers(*names: str, override: bool = False, default: bool = True) -> Callabl
 
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
-
-    def register(function: Callable[..., Any]) -> LowerRule:
-        rule = LowerRule(names, function)
-        if default:
-            DEFAULT.add(rule, override=override)
-        return rule
-
-    return register
+    return lambda function: _added(LowerRule(names, function), override, default)
 
 
 def lowers_jax(*names: str, override: bool = False, default: bool = True) -> Callable[[Callable[..., Any]], JaxRule]:
@@ -238,14 +238,7 @@ def lowers_jax(*names: str, override: bool = False, default: bool = True) -> Cal
 
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
-
-    def register(function: Callable[..., Any]) -> JaxRule:
-        rule = JaxRule(names, function)
-        if default:
-            DEFAULT.add(rule, override=override)
-        return rule
-
-    return register
+    return lambda function: _added(JaxRule(names, function), override, default)
 
 
 def lowers_torch(
@@ -255,14 +248,7 @@ def lowers_torch(
 
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
-
-    def register(function: Callable[..., Any]) -> TorchRule:
-        rule = TorchRule(names, function)
-        if default:
-            DEFAULT.add(rule, override=override)
-        return rule
-
-    return register
+    return lambda function: _added(TorchRule(names, function), override, default)
 
 
 def fuses(
@@ -281,14 +267,7 @@ def fuses(
     makes: names of the builtins that the rule is there for, which `jfuse ops` lists.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
-
-    def register(function: Callable[..., Any]) -> FuseRule:
-        rule = FuseRule(names, function, frozenset(claims), trust, tuple(makes))
-        if default:
-            DEFAULT.add(rule, override=override)
-        return rule
-
-    return register
+    return lambda function: _added(FuseRule(names, function, frozenset(claims), trust, tuple(makes)), override, default)
 
 
 def recovers(
@@ -301,14 +280,7 @@ def recovers(
     before: the name of a rule that reads the same loops as a more general case: this one is asked before it.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
-
-    def register(function: Callable[[Any], Proposal]) -> RecoverRule:
-        rule = RecoverRule((name,), function, before)
-        if default:
-            DEFAULT.add(rule, override=override)
-        return rule
-
-    return register
+    return lambda function: _added(RecoverRule((name,), function, before), override, default)
 
 
 def need(holds: object, condition: str, *, want: object = None, got: object = None, near: int = 0) -> None:

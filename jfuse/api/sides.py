@@ -157,7 +157,7 @@ def with_device(sides: Sides, device: Device, runtimes: Sequence[str] = ()) -> S
         raise JfuseError("there is no file for the device to run", remedy="a .tflite file, or a lowered model")
     program, limits = sides.model.program, sides.model.limits or DEFAULT_LIMITS
     about = asked(device, limits)
-    runners: list[Subject] = [InLiteRt(sides.data, program, f"LiteRT on {about.name}", limits, device)]
+    runners: list[Subject] = [InLiteRt(sides.data, program, limits, f"LiteRT on {about.name}", device)]
     if _COMPILED in runtimes:
         compiled = InCompiledModel(sides.data, program, limits, f"CompiledModel on {about.name}", device)
         compiled.process().close()  # it may not be there, which is told before anything slow

@@ -5,17 +5,17 @@ Both are arrays of a fixed size, and ops of the graph update them, so a loop car
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jfuse.ir.graph import Atom, Graph, Op, Params
 from jfuse.ir.types import DType, TensorType
 from jfuse.quantization.histogram import BINS, bin_of, counted
+from jfuse.quantization.real_numbers.numbers import Computed
 
 
 class Tally(Protocol):
@@ -176,38 +176,21 @@ def _added_over(samples: int, batched: Sequence[bool], kept: Any, inner: Any) ->
     return kept + (jnp.sum(inner, 0, dtype=inner.dtype) if batched[1] else inner), False
 
 
-@dataclass(frozen=True)
-class TallyOp(Op):
-    """An op whose result is a tally.   compute: of the operands"""
-
-    name: str = field()
-    tally: Tally
-    compute: Callable[..., Any]
-
-    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
-        """The type of the tally, whatever the operands are."""
-        return (self.tally.type,)
-
-    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """The tally that is computed of the operands."""
-        return (self.compute(*inputs),)
-
-
-def start(tally: Tally) -> TallyOp:
+def start(tally: Tally) -> Computed:
     """No operands -> an empty tally."""
-    return TallyOp("calibration.start", tally, tally.empty)
+    return Computed("calibration.start", (tally.type,), tally.empty)
 
 
-def again(tally: Tally) -> TallyOp:
+def again(tally: Tally) -> Computed:
     """A tally -> an empty one, for a loop."""
-    return TallyOp("calibration.again", tally, tally.again)
+    return Computed("calibration.again", (tally.type,), tally.again)
 
 
-def merge(tally: Tally) -> TallyOp:
+def merge(tally: Tally) -> Computed:
     """A tally before a loop, and the loop's own -> the tally after it."""
-    return TallyOp("calibration.merge", tally, tally.merged)
+    return Computed("calibration.merge", (tally.type,), tally.merged)
 
 
-def look(tally: Tally) -> TallyOp:
+def look(tally: Tally) -> Computed:
     """A tally, a value and the weight of the sample -> the tally after the value."""
-    return TallyOp("calibration.look", tally, tally.update)
+    return Computed("calibration.look", (tally.type,), tally.update)

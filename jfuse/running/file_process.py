@@ -75,6 +75,10 @@ class FileProcess:
         self.has_ended = True
         self._worker.close()
 
+    def __del__(self) -> None:
+        if "_worker" in self.__dict__:
+            self.close()
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,4 +1,4 @@
-"""The integers that stand for real numbers, the real numbers that integers stand for, and ops that convert them."""
+"""Quantizes real numbers and dequantizes integers, as functions and as ops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_integers(array: Any, wanted: TensorType) -> Any:
 
 
 def as_real(array: Any, quantization: Quantization | None) -> Any:
-    """The real numbers that integers stand for, where they do: f32[...], of NumPy or jax."""
+    """Dequantize integers if they are quantized: f32[...], of NumPy or jax."""
     if quantization is None or array.dtype.kind == "f" or not (quantization.scale or quantization.block_size):
         return array
     numbers = array.astype(np.float32)
@@ -46,14 +46,14 @@ def as_real(array: Any, quantization: Quantization | None) -> Any:
 
 
 def real_const(const: Const) -> Const:
-    """A constant with the real numbers that its integers stand for; itself where they stand for none."""
+    """Dequantize a constant; itself if it is not quantized."""
     if const.quantization is None or const.type.dtype.is_float:
         return const
     return Const(np.asarray(as_real(const.array, const.quantization), np.float32), const.name)
 
 
 def real_type(stored: TensorType) -> TensorType:
-    """The type of the real numbers that a type stands for."""
+    """The dequantized type of a type."""
     return replace(stored, dtype=DType.f32, quantization=None) if is_quantized(stored) else stored
 
 
@@ -97,5 +97,5 @@ def storing(stored: TensorType) -> Computed:
 
 
 def telling(stored: TensorType) -> Computed:
-    """Numbers in a type -> the real ones that they stand for."""
+    """Quantized numbers -> real numbers."""
     return Computed("computed.real", (real_type(stored),), partial(as_real, quantization=stored.quantization))

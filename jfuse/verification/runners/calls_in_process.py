@@ -1,4 +1,4 @@
-"""A file in a runtime that takes one call at a time, in a process of its own for each row of calls."""
+"""A file in a runtime in another process, as one side of a comparison: rows of calls, each in its own interpreter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import numpy as np
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.graph import Program
 from jfuse.running.worker import LiteRtFailed
-from jfuse.verification.runners.in_litert import ordinal
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
 @dataclass(frozen=True)
 class InProcess(ABC):
-    """A file in such a runtime, as one more side of a comparison.
+    """A file in a runtime that takes one call at a time.
 
     program: of the file. limits: of each process. name: of the runtime.
     """
@@ -37,11 +36,16 @@ class InProcess(ABC):
 
     @abstractmethod
     def process(self) -> Any:
-        """Start a process with the file: it has `run` and `close`."""
+        """Start a process with the file: it ends with the object that is given."""
 
     @abstractmethod
     def anew(self, process: Any) -> Any:
         """Reset the file to its initial states, in this process or in another one."""
+
+    def call(self, process: Any, inputs: Arrays, key: str | None) -> dict[str, np.ndarray]:
+        """The outputs of one more call in the process."""
+        outputs: dict[str, np.ndarray] = process.run(dict(inputs), key)
+        return outputs
 
     def start(self) -> Calls:
         """Calls in a row, in a process of their own."""
@@ -74,13 +78,14 @@ class CallsInProcess:
         """The outputs of one more call."""
         self._row.append((key or next(iter(self._of.signatures)), inputs))
         try:
-            outputs: dict[str, np.ndarray] = self._process.run(dict(inputs), key)
+            return self._of.call(self._process, inputs, key)
         except LiteRtFailed as error:
             error.message += f", the {ordinal(len(self._row))} of a row"
             error.calls = tuple(self._row)
             raise
-        return outputs
 
-    def __del__(self) -> None:
-        if "_process" in self.__dict__:
-            self._process.close()
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, …"""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

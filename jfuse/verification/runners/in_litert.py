@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from jfuse.base.limits import DEFAULT_LIMITS, Limits
-from jfuse.ir.graph import Program
 from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.partition import with_delegates
 from jfuse.running.programs.device import Device
-from jfuse.running.worker import LiteRtFailed, Refused
+from jfuse.running.worker import Refused
+from jfuse.verification.runners.calls_in_process import InProcess
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
+from jfuse.verification.subject import Arrays
 
 _FEW = 16  # samples for which no process is started
 
 
 @dataclass(frozen=True)
-class InLiteRt:
-    """A file in the LiteRT interpreter. program: of the file.
+class InLiteRt(InProcess):
+    """A file in the LiteRT interpreter, with its default delegates where `with_delegates` says so.
 
-    limits: of its processes. device: where it runs; None for here.
-
-    With its default delegates where `with_delegates` says so.
+    device: where it runs; None for here.
     """
 
-    data: bytes
-    program: Program
     name: str = "LiteRT"
-    limits: Limits = DEFAULT_LIMITS
     device: Device | None = None
 
-    @cached_property
-    def signatures(self) -> Mapping[str, Interface]:
-        """Inputs and outputs of the file's signatures, by key."""
-        return interfaces_of(self.program)
+    def process(self) -> LiteRt:
+        """Load the file in an interpreter of its own."""
+        return LiteRt(self.data, delegates=self.delegates, limits=self.limits, device=self.device)
 
-    def start(self) -> Calls:
-        """Calls in a row, in an interpreter of their own."""
-        return _InterpreterCalls(self)
+    def anew(self, process: LiteRt) -> LiteRt:
+        """Load the file again."""
+        return self.process()
+
+    def call(self, process: LiteRt, inputs: Arrays, key: str | None) -> dict[str, np.ndarray]:
+        """The outputs of one more call in the interpreter."""
+        return process.run(key or next(iter(self.signatures)), inputs)
 
     @cached_property
     def delegates(self) -> bool:
@@ -74,31 +70,3 @@ class InLiteRt:
         """End the processes, if any; the next batch starts others."""
         if "_workers" in self.__dict__:
             self._workers.close()
-
-
-class _InterpreterCalls:
-    def __init__(self, of: InLiteRt) -> None:
-        self._of = of
-        self.states: Arrays = {}  # no interpreter tells
-        self.reset()
-
-    def reset(self) -> None:
-        of = self._of
-        self._interpreter = LiteRt(of.data, delegates=of.delegates, limits=of.limits, device=of.device)
-        self._row: list[tuple[str, Arrays]] = []
-
-    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
-        assert key is not None
-        self._row.append((key, inputs))
-        try:
-            return self._interpreter.run(key, inputs)
-        except LiteRtFailed as error:
-            error.message += f", the {ordinal(len(self._row))} of a row"
-            error.calls = tuple(self._row)
-            raise
-
-
-def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, …"""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
