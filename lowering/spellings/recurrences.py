@@ -140,7 +140,7 @@ def steps_of_lstm(eqn: Eqn, x: Array, *operands: Array | None, in_loop: bool = F
     is_diagonal = matrices[1].ndim == 1
 
     def from_before(h: Array) -> Array:
-        """What the output before adds to the gates, side by side."""
+        """The share of the output before in the sums of the gates, side by side."""
         if is_diagonal:
             return ops.concatenation(*(ops.mul(h, recurrent[i]) for i in there), axis=1)
         return ops.fully_connected(h, matrices[1], None)

@@ -1,4 +1,4 @@
-"""What is added up of one value beside the float one, over all calls and turns of loops, and the figures of it."""
+"""Error sums of one tensor over all calls and loop turns, and the metrics that are made of them."""
 
 from __future__ import annotations
 

@@ -139,14 +139,14 @@ class _Both:
             yield _tensor(self.quantized.key, place, dict(zip((*SUMS, *MOST), tally.tolist(), strict=True)))
 
     def unmatched(self) -> Iterator[str]:
-        """What has no figures."""
+        """Describe the equations without figures."""
         for eqn in self._both.unknown:
             yield f"{eqn.op.name} {_tensor_name(eqn, 0)}: the float model has no value that it stands for"
         for eqn in self._both.hidden:
             yield f"{eqn.op.name} {_tensor_name(eqn, 0)}: its insides, which do not run beside those of the float model"
 
     def notes(self) -> Iterator[str]:
-        """What is unusual about the run."""
+        """Say where the run differs from the usual one."""
         if self._together is None or self._together.why_not:
             reason = untraceable(self._graph) or (self._together and self._together.why_not)
             yield f"ran call by call: {reason}"

@@ -102,7 +102,7 @@ def _first_items(items: Iterable[Item], most: int) -> Iterator[Item]:
 
 @dataclass
 class _Trial:
-    """What files are run on.   wanted: the float model's answers; keeps: whether a call leaves something to the next"""
+    """The calls that files are run on.   wanted: the float model's answers; keeps: whether a call has states"""
 
     start: Start
     items: Sequence[Item]

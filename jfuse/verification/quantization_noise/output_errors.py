@@ -1,4 +1,4 @@
-"""What the outputs of a quantized model are off by on average, taken from the biases of the products that make them."""
+"""Corrects the mean error of a quantized model's outputs in the biases of the products that make them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Place = tuple[str, int]
 Products = Mapping[str, Mapping[int, Eqn]]
 """The product behind an output, by the key of the signature and the position of the output."""
 Corrections = Mapping[Place, tuple[Eqn, np.ndarray]]
-"""The product behind an output, and what is to be taken from its bias: f64[channels]."""
+"""The product behind an output, and the mean error to subtract from its bias: f64[channels]."""
 
 
 @dataclass(frozen=True)
 class ProductErrors:
-    """What the product behind an output is off by.
+    """The errors of the product behind an output.
 
     sums: of the errors in each call; counts: of the numbers that do not saturate: f64[calls, channels] each.
     """
@@ -39,7 +39,7 @@ class ProductErrors:
     counts: np.ndarray
 
     def mean(self, calls: slice) -> np.ndarray:
-        """What is to be taken from the bias, by some of the calls: f64[channels]."""
+        """The mean error to subtract from the bias, by some of the calls: f64[channels]."""
         sums, counts = self.sums[calls], self.counts[calls]
         return _mean_error(sums / np.maximum(counts.mean(0), 1 / len(counts)))  # parts of one mean over all numbers
 
@@ -47,7 +47,7 @@ class ProductErrors:
 def product_errors(
     program: Program, floats: Program, recipe: Recipe, start: Start, items: Sequence[Item]
 ) -> dict[Place, ProductErrors]:
-    """What the products behind outputs are off by.
+    """Measure the errors of the products behind outputs.
 
     floats: the same in floats. start: runs the file of the quantized program. Of each output the last product with a
     constant bias counts, where its rule says `bias_correction` and what lies behind it reads nothing else. Both files
@@ -168,7 +168,7 @@ def _counted(found: np.ndarray, wanted: np.ndarray, ends: tuple[float, float]) -
 
 
 def _mean_error(errors: np.ndarray) -> np.ndarray:
-    """What is to be taken from a bias: f64[channels].   errors: f64[calls, channels]
+    """The mean error to subtract from a bias: f64[channels].   errors: f64[calls, channels]
 
     The mean, times 1 less the share of its square that the variation over the calls explains.
     """

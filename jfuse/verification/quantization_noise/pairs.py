@@ -1,4 +1,4 @@
-"""Which value of a float graph each value of a quantized one stands for: by operands, by name, by place."""
+"""Matches the tensors of a quantized graph with those of the float graph, by operands, name and position."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class _Pairing:
                     self._pair(eqn, twin)
 
     def _tokens(self, graph: Graph, wanted: Sequence[Eqn], is_quantized: bool) -> Iterator[Hashable]:
-        """What an equation is, after which paired one it stands."""
+        """Describe each equation by its op, and by the last paired equation before it."""
         left, last = set(wanted), None
         for eqn in graph.eqns:
             if eqn in left:

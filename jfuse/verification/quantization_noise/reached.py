@@ -140,7 +140,7 @@ def _asked(goal: Goal) -> str:
 def _told(
     goal: Goal, score: float, before: float, left: frozenset[int], operators: Sequence[Operator], search: Search
 ) -> list[str]:
-    """What was left float, and what each of them is needed for."""
+    """Name the operators that were left float, with the score that each of them is needed for."""
     total = sum(o.count for o in operators)
     head = f"{_asked(goal)}: {goal.text(score)} in LiteRT with {sum(operators[i].count for i in left)} of {total} "
     lines = [f"{head}operators left float, {goal.text(before)} without"]

@@ -62,7 +62,7 @@ class TensorNoise:
 
 @dataclass
 class QuantizeReport(NotebookView):
-    """What `jfuse.quantize_report` found.
+    """The result of `jfuse.quantize_report`.
 
     tensors: in the order of the graph, those in loops behind these. unmatched: equations without figures, and why.
     subject, reference: what was compared. calls: how many. program: of the quantized file.
