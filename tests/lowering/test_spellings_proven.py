@@ -13,9 +13,9 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.trace import as_atom, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.lowering.defaults import default_rules
-from jfuse.lowering.instead import spellings_of
+from jfuse.lowering.spellings import spellings_of
 from jfuse.proof.symbolic.prover import Verdict, prove_symbolically
-from tests.lowering.test_instead import CASES, spelled
+from tests.lowering.test_spellings import CASES, OPS, spelled
 
 ROW = TensorType((symbol("B"), 4), DType.f32)
 Function = Callable[..., Any]
@@ -184,7 +184,7 @@ def test_spellings_for_targets_are_proven_or_have_a_reason() -> None:
     for builtin, rows in CASES.items():
         for function, types in rows:
             graph = trace_graph(function, [TensorType(s, d) for s, d in types])
-            for spelling in spellings_of(builtin):
+            for spelling in spellings_of(OPS[builtin], "target"):
                 other = spelled(spelling, graph)
                 if other is None:
                     continue
