@@ -45,7 +45,7 @@ def _pipeline() -> str:
 
 def _options() -> str:
     import jfuse
-    from jfuse.reports import option_list
+    from tests.docs import option_list
 
     names = ("convert", "load", "lower", "quantize", "verify", "check", "bench", "tune", "optimize")
     return option_list.markdown({name: getattr(jfuse, name) for name in names})
