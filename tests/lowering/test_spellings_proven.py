@@ -31,7 +31,7 @@ class _Ops:
 tf: Any = _Ops()
 
 
-def f(number: float) -> Any:
+def f(number: Any) -> Any:
     return as_atom(np.asarray(number, np.float32))
 
 
@@ -126,9 +126,9 @@ UNPROVEN: dict[str, str] = {
 
 
 def verdict(one: Function, other: Function) -> Verdict:
-    graphs = [trace_graph(function, [ROW]) for function in (one, other)]
-    exact = prove_symbolically(*graphs)
-    return exact if exact.is_proven else prove_symbolically(*graphs, rounded=True)
+    body, replacement = (trace_graph(function, [ROW]) for function in (one, other))
+    exact = prove_symbolically(body, replacement)
+    return exact if exact.is_proven else prove_symbolically(body, replacement, rounded=True)
 
 
 def test_ops_of_tensorflow_are_proven_by_other_ops() -> None:

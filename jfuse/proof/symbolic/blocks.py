@@ -71,7 +71,8 @@ class Matrix:
     @cached_property
     def sizes(self) -> np.ndarray:
         """The largest absolute entry of each row."""
-        return np.maximum(self.array.max(axis=1, initial=0.0), -self.array.min(axis=1, initial=0.0))
+        largest: np.ndarray = np.maximum(self.array.max(axis=1, initial=0.0), -self.array.min(axis=1, initial=0.0))
+        return largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +124,12 @@ class Rows:
     def dense(self, size: int) -> np.ndarray:
         """The matrix of the block, for so many atoms."""
         missing = size - self.width
-        return self.array if not missing else np.pad(self.array, ((0, 0), (0, missing)))
+        dense: np.ndarray = np.pad(self.array, ((0, 0), (0, missing))) if missing else self.array
+        return dense
 
     def at(self, point: np.ndarray) -> np.ndarray:
         """The sum of each row, for a value of each atom.   f64[n]"""
-        total = self.base @ point[: self.width]
+        total: np.ndarray = self.base @ point[: self.width]
         return total if self.scale is None else total * self.scale
 
     def is_alike(self, other: Rows) -> bool:

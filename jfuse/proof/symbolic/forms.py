@@ -189,7 +189,7 @@ class Turned(Form):
         object.__setattr__(self, "magnitude", largest_entry)
 
     @cached_property
-    def constant(self) -> np.ndarray:  # type: ignore[override]
+    def constant(self) -> np.ndarray:
         """The constants in the order of the rows."""
         return np.asarray(self.array.reshape(-1))
 
@@ -289,8 +289,8 @@ def _sum(a: Block, b: Block) -> tuple[Block, float]:
         either = (a.atoms < 0) | (b.atoms < 0) | (a.atoms == b.atoms)
         if either.all():
             mine, other = np.where(a.atoms >= 0, a.scale, 0.0), np.where(b.atoms >= 0, b.scale, 0.0)
-            total, rounding = exact_sum(mine, other)
-            return Picks(np.maximum(a.atoms, b.atoms), total), rounding
+            scale, rounding = exact_sum(mine, other)
+            return Picks(np.maximum(a.atoms, b.atoms), scale), rounding
     size = max(a.width, b.width)
     total = Rows.of(a.dense(size) + b.dense(size))
     return total, ULP * largest(total)

@@ -105,7 +105,8 @@ def _kept(reader: StepReader, scan: Scan, mask: Instance, first: int) -> list[li
     state = [atoms_of(c, _ANY, [(f, np.arange(c.rows))]) for f, c in zip(families, scan.carries, strict=True)]
     sizes = open_sizes(state[0]) if state else []
     own = (Ref("loop", _ANY), *(Ref("axis", n) for n in range(len(sizes))))
-    keeps, core = [[], []], state
+    keeps: list[list[bool]] = [[], []]
+    core = state
     for value in (first, 1 - first):
         atoms.saturates = value != first
         others = _with_mask(atoms, scan, mask, value)
@@ -133,7 +134,8 @@ def _stays(reader: StepReader, others: Scan, state: Sequence[Form], core: Sequen
     """
     for value in (core[number], others.carries[number]):
         before = [value if n == number else s for n, s in enumerate(state)]
-        if not equal(*moves.aligned(stepped(reader, others, _ANY, before)[0][number], value)):
+        after, same = moves.aligned(stepped(reader, others, _ANY, before)[0][number], value)
+        if not equal(after, same):
             return False
     return True
 

@@ -216,9 +216,9 @@ def _is_last(atoms: Atoms, index: Form, size: Any) -> bool:
     if len(index.blocks) != 1 or index.error:
         return False
     ((instance, block),) = index.blocks.items()
-    lasts = [("dim", str(size - 1), 0), ("dim", str(size), -1)]
+    lasts = [(("dim", str(size - 1)), 0), (("dim", str(size)), -1)]
     is_one = isinstance(block, Picks) and bool(block.scale[0] == 1)
-    return is_one and (*atoms.of(instance).op, index.constant[0]) in lasts
+    return is_one and (atoms.of(instance).op, index.constant[0]) in lasts
 
 
 def _pad(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:

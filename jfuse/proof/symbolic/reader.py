@@ -15,10 +15,11 @@ from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.blocks import Stopped
 from jfuse.proof.symbolic.counts import WIDE, is_count
 from jfuse.proof.symbolic.forms import Form, constant
+from jfuse.proof.symbolic.integers import integers
 from jfuse.proof.symbolic.lookups import counted
 from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
 from jfuse.proof.symbolic.masked import read_masked
-from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, integers
+from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS
 
 _CALLS: Mapping[str, str] = {
     "jit": "jaxpr",

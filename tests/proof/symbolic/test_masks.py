@@ -18,7 +18,8 @@ from jfuse.kernels import ops
 from jfuse.lowering.composites.sequence import FROZEN, Steps, freezing
 from jfuse.proof.samples import Padded
 from jfuse.proof.symbolic.atoms import Atoms, Padding
-from jfuse.proof.symbolic.forms import Form, Instance, Picks, Ref, Stopped
+from jfuse.proof.symbolic.blocks import Picks, Stopped
+from jfuse.proof.symbolic.forms import Form, Instance, Ref
 from jfuse.proof.symbolic.masked import SATURATED
 from jfuse.proof.symbolic.prover import Verdict, prove_symbolically
 from jfuse.proof.symbolic.reader import Reader
