@@ -33,7 +33,8 @@ def prove_once(
 
 def _key(graph: Graph) -> Hashable:
     """Identify what a graph computes: its text, in which large constants are digests, and the functions of its ops."""
-    return format_graph(graph, sources=False), frozenset(getattr(e.op, "body", None) for e in all_eqns(graph))
+    functions = frozenset(vars(e.op).get("body") for e in all_eqns(graph) if e.op.is_kernel)
+    return format_graph(graph, sources=False), functions
 
 
 def _key_of_known(known: KnownOperands) -> Hashable:
