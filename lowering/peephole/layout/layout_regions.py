@@ -227,7 +227,7 @@ def _is_laid_out(eqn: Eqn, index: int) -> bool:
     """Whether an operand is laid out as the result is: of all but paddings, what is padded with, axes and weights."""
     if eqn.op is ops.split:
         return index == 1
-    return index == 0 or bool(getattr(eqn.op, "elementwise", False)) or eqn.op is ops.concatenation
+    return index == 0 or eqn.op.elementwise or eqn.op is ops.concatenation
 
 
 def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Sequence[Any]:
