@@ -61,7 +61,7 @@ def _rules_of_loops(recipe: Recipe, ctx: Context) -> list[QuantizeRule]:
 
     Those whose states are inputs and outputs stay integers, as their states do.
     """
-    if not ctx.target.compiled_model or ctx.target.accelerator is not None or ctx.forms.state == "io":
+    if not ctx.target.compiled_model or ctx.target.accelerator is not None or ctx.forms.mode == "io":
         return []
     rules: list[QuantizeRule] = []
     for refusal in ctx.report.refused:
