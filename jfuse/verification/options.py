@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -142,7 +142,7 @@ class Verify:
     )
 
     def __post_init__(self) -> None:
-        if self.inputs is None and not isinstance(self.samples, int | str):
+        if self.inputs is None and isinstance(self.samples, Iterable) and not isinstance(self.samples, str):
             object.__setattr__(self, "inputs", self.samples)
             object.__setattr__(self, "samples", 0)
         whole("samples=", self.samples, most=LARGEST_SIZE)

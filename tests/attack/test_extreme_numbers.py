@@ -212,8 +212,8 @@ def test_wrong_numbers_are_refused(name: str, files: Files, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     with bounded():
         for number in NUMBERS.keys() - row.takes:
-            if name == "save" and number == "'3'":
-                continue  # a path
+            if (name, number) in {("save", "'3'"), ("verify samples", "array")}:
+                continue  # a path, the inputs themselves
             with pytest.raises(row.errors) as refused:
                 row.call(files, NUMBERS[number])
             assert not isinstance(refused.value, jfuse.InternalError), number

@@ -326,7 +326,7 @@ def test_the_version(run: Run) -> None:
         (("--quantize", "int9"), "none of float16, dynamic"),
         (("--quantize", "no_such.json"), "no file 'no_such.json'"),
         (("--quantize", "int8", "--calibration", "no_such.npz"), "no file or folder 'no_such.npz'"),
-        (("--calibration", "random"), "is for quantization try --quantize int8"),
+        (("--calibration", "random"), "--calibration needs --quantize try --quantize int8"),
     ],
 )
 def test_wrong_values_are_told_before_anything_is_read(

@@ -55,12 +55,12 @@ def test_one_error_has_both_remedies(tmp_path: Path) -> None:
     assert "runs files with one signature, and plans its memory before the first call" in text
     assert "several signatures: serve, serving_default" in text
     assert text.count("jfuse.Inputs(signatures=['serve'])") == 1
-    assert text.count("--batch 1") == 1
+    assert text.count("batch=1") == 1
 
 
 def test_the_batch_is_proposed_once_for_equal_signatures(tmp_path: Path) -> None:
     with pytest.raises(LowerError, match="plans its memory") as error:
         jfuse.convert(saved(tmp_path, OPEN, same=True), target="tflite-micro")
     text = str(error.value)
-    assert text.count("--batch 1") == text.count("x: f32[B,3]") == 1
+    assert text.count("batch=1") == text.count("x: f32[B,3]") == 1
     assert "signatures=" not in text

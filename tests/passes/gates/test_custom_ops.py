@@ -97,7 +97,7 @@ def test_a_name_goes_before_its_rule() -> None:
 
 
 def test_unknown_names_are_refused(function: Any) -> None:
-    with pytest.raises(jfuse.JfuseError, match=r"custom_ops= names Relu, of which(.|\n)*are Dawsn, Igamma"):
+    with pytest.raises(jfuse.JfuseError, match=r"custom_ops= names Relu, but(.|\n)*are Dawsn, Igamma"):
         jfuse.convert(function, pipeline=jfuse.Pipeline(custom_ops={"Relu": None}))
 
 
