@@ -101,7 +101,7 @@ class _Verifying:
             self._judge(result)
         if not result.samples:
             raise JfuseError("nothing was compared", found="no call", remedy="other inputs=, sizes= or keys=")
-        if not numbers and not self._is_quantized:
+        if not numbers and not self._is_quantized and plan.options.calls:
             result.notes.append("nothing was compared: the outputs held no number in any call")
         result.notes += [n for n in self._untold() if n not in result.notes]
 
