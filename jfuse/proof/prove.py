@@ -127,7 +127,7 @@ def prove(
         measured = _measured(pair, sampler, seed)
         if measured is not None:
             return replace(measured, verdict=verdict)
-    if for_all and any(eqn.op is scan for eqn in body.eqns):
+    elif for_all and any(eqn.op is scan for eqn in body.eqns):
         refuse_new_cases(body, replacement, claims)
     proof, cases = _compared(pair, sampler, seed)
     return replace(_beyond_limits(pair, sampler, cases, seed, proof), verdict=verdict)

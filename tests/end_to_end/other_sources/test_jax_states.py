@@ -184,7 +184,7 @@ def grows(held: Any, x: Any) -> Any:
         (grows, {"params": {"h": np.zeros(3, np.float32)}, "mutable": ["g"]}, "mutable= names what params= lacks"),
         (grows, {"params": {"h": np.zeros(3, np.float32)}, "mutable": "h"}, "takes a sequence of names"),
         (grows, {"params": {"h": np.zeros(3, np.float32)}, "mutable": ["h"]}, "the state 'h' changes its type"),
-        (lambda held, x: x, {"params": {"h": np.zeros(3)}, "mutable": True}, "does not return what is mutable"),
+        (lambda held, x: x, {"params": {"h": np.zeros(3)}, "mutable": True}, "does not return its mutable values"),
         (lambda held, x: (x, {}), {"params": {"h": np.zeros(3)}, "mutable": ["h"]}, "returns other arrays"),
         (Counter(), {"mutable": ["Cache"]}, "mutable= names no variable of the module"),
     ],

@@ -96,7 +96,7 @@ def test_the_operator_where_it_is_asked_for(options: dict[str, Any], activations
     model = model_of(layers.LSTM(64))
     if options.pop("forms", False):
         (fusion,) = jfuse.lower(jfuse.load(model)).report.fused
-        options["forms"] = {fusion.source: "fused"}
+        options["by_source"] = {fusion.source: "fused"}
     lite = quantized(model, **options)
     assert activations_of(lite) == [activations]
     assert "while" not in lite.report.operators
