@@ -182,8 +182,8 @@ FAULTS = (
     Fault(
         "proof: case distinctions need no claim",
         "jfuse/proof/prove.py",
-        "    _refuse_unexplained(body, replacement, claims)\n    _refuse_unchecked_indices",
-        "    _refuse_unchecked_indices",
+        "    refuse_unexplained(body, replacement, claims)\n    refuse_unchecked_indices",
+        "    refuse_unchecked_indices",
         ("tests/proof",),
     ),
     Fault(

@@ -13,6 +13,7 @@ TESTS = ROOT / "tests"
 _IMPORT = re.compile(r"^ *(?:from|import) (jfuse[.\w]*)", re.MULTILINE)
 
 TESTED_IN = {
+    "jfuse.base.options": "test_house.py",
     "jfuse.base.errors": "test_public_face.py",
     "jfuse.differences": "api/test_diff.py",
     "jfuse.benchmark": "benchmark/test_bench.py",

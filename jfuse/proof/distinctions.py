@@ -45,4 +45,9 @@ def refuse_new_cases(body: Graph, replacement: Graph, claims: Iterable[str]) -> 
     own = families(body) | frozenset(claims)
     for family, eqn in run_time_switches(replacement):
         is_index = family == "clip" and not eqn.outputs[0].type.dtype.is_float
-        need(is_index or family in own, "unexplained_switch", want=f"no {family!r} that the body does not have", got=place_of(eqn))
+        need(
+            is_index or family in own,
+            "unexplained_switch",
+            want=f"no {family!r} that the body does not have",
+            got=place_of(eqn),
+        )

@@ -35,7 +35,7 @@ class Family:
     is_bool: bool = False
 
 
-class Padding(NamedTuple):
+class MaskPadding(NamedTuple):
     """How a mask is padded: the place of the step among its indices, the side (as of `Padded`), the number of steps."""
 
     place: int
@@ -55,7 +55,7 @@ class Atoms:
         self.allowance = allowance
         self.is_trial = False
         self.saturates = self.is_saturated = False
-        self.padded: dict[int, Padding] = {}
+        self.padded: dict[int, MaskPadding] = {}
         self.ramps: frozenset[int] = frozenset()
         self.families: list[Family] = []
         self._by_key: dict[Hashable, list[int]] = {}

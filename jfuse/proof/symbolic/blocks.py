@@ -76,7 +76,7 @@ class Matrix:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class MatrixRows:
     """Rows of a matrix, each multiplied.   rows: side by side, or i[n]; scale: f64[n], None for 1"""
 
     matrix: Matrix
@@ -84,21 +84,21 @@ class Rows:
     scale: np.ndarray | None = None
 
     @classmethod
-    def of(cls, array: np.ndarray) -> Rows:
+    def of(cls, array: np.ndarray) -> MatrixRows:
         """All rows of an array."""
         return cls(Matrix(array), slice(0, len(array)))
 
-    def take(self, rows: np.ndarray) -> Rows:
+    def take(self, rows: np.ndarray) -> MatrixRows:
         """The block of some rows."""
         start = self.rows.start if isinstance(self.rows, slice) else 0
         chosen = rows + start if isinstance(self.rows, slice) else self.rows[rows]
         if len(chosen) and chosen[-1] - chosen[0] == len(chosen) - 1 and (np.diff(chosen) == 1).all():
             chosen = slice(int(chosen[0]), int(chosen[-1]) + 1)
-        return Rows(self.matrix, chosen, None if self.scale is None else self.scale[rows])
+        return MatrixRows(self.matrix, chosen, None if self.scale is None else self.scale[rows])
 
-    def scaled(self, factors: np.ndarray) -> Rows:
+    def scaled(self, factors: np.ndarray) -> MatrixRows:
         """The block with each row multiplied."""
-        return Rows(self.matrix, self.rows, factors if self.scale is None else self.scale * factors)
+        return MatrixRows(self.matrix, self.rows, factors if self.scale is None else self.scale * factors)
 
     @property
     def width(self) -> int:
@@ -132,7 +132,7 @@ class Rows:
         total: np.ndarray = self.base @ point[: self.width]
         return total if self.scale is None else total * self.scale
 
-    def is_alike(self, other: Rows) -> bool:
+    def is_alike(self, other: MatrixRows) -> bool:
         """Whether both are written out the same, told without doing so; False where that is not known."""
         if self.base.shape != other.base.shape or not _same_scale(self.scale, other.scale):
             return False
@@ -145,7 +145,7 @@ def _same_scale(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     )
 
 
-Block: TypeAlias = "Picks | Rows"
+Block: TypeAlias = "Picks | MatrixRows"
 
 
 def largest(block: Block) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jfuse.proof.symbolic.blocks import Picks, Rows, Stopped
+from jfuse.proof.symbolic.blocks import MatrixRows, Picks, Stopped
 from jfuse.proof.symbolic.forms import RELATIVE, RESIDUE, Form, Ref, open_numbers, with_part
 
 
@@ -30,7 +30,7 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
             neither = ~_apart(left, zero, bound, 0.0) & ~_apart(right, zero, bound, 0.0)
             differs |= np.where(same, _apart(left, right, bound, allowance), ~neither)
             continue
-        if isinstance(mine, Rows) and isinstance(other, Rows) and mine.is_alike(other):
+        if isinstance(mine, MatrixRows) and isinstance(other, MatrixRows) and mine.is_alike(other):
             continue
         size = max(block.width for block in (mine, other) if block is not None)
         left, right = (np.zeros((a.rows, size)) if x is None else x.dense(size) for x in (mine, other))

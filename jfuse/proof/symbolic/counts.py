@@ -10,7 +10,7 @@ from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.ir.dims import Dim, is_known
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.blocks import Block, Picks, Rows
+from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks
 from jfuse.proof.symbolic.forms import Form, Instance, Ref, added
 
 WIDE = (np.dtype(np.int32), np.dtype(np.int64))
@@ -161,7 +161,7 @@ def _without(atoms: Atoms, like: Form, instance: Instance, block: Block, mask: I
         else:
             matrix = np.zeros((like.rows, int(which.max()) + 1))
             np.add.at(matrix.T, which, block.array.T[places])
-            of_other = Rows.of(matrix)
+            of_other = MatrixRows.of(matrix)
         result = added(result, Form(like.axes, {other: of_other}, np.zeros(like.rows), 0.0))
     return result
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known
-from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, is_zero, largest, limit
+from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks, Stopped, is_zero, largest, limit
 
 ULP = 2.0**-52
 RELATIVE = 2.0**-20  # by which constants of rows may differ at most, in proportion to themselves
@@ -267,7 +267,7 @@ def _cleaned(block: Block, term: Block, error: float) -> tuple[Block, bool]:
     if not (np.abs(total) <= error).any():
         return block, False
     small = _is_cancelled(term.dense(size), total, error)
-    return (Rows.of(np.where(small, 0.0, total)), True) if small.any() else (block, False)
+    return (MatrixRows.of(np.where(small, 0.0, total)), True) if small.any() else (block, False)
 
 
 def exact_sum(a: np.ndarray, b: np.ndarray, error: float = 0.0) -> tuple[np.ndarray, float]:
@@ -292,7 +292,7 @@ def _sum(a: Block, b: Block) -> tuple[Block, float]:
             scale, rounding = exact_sum(mine, other)
             return Picks(np.maximum(a.atoms, b.atoms), scale), rounding
     size = max(a.width, b.width)
-    total = Rows.of(a.dense(size) + b.dense(size))
+    total = MatrixRows.of(a.dense(size) + b.dense(size))
     return total, ULP * largest(total)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from jfuse.proof.symbolic import counts
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, limit, present
+from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks, Stopped, limit, present
 from jfuse.proof.symbolic.comparison import difference
 from jfuse.proof.symbolic.forms import ULP, Form, Instance, added
 
@@ -339,7 +339,7 @@ def _blocks_product(atoms: Atoms, like: Form, first: tuple[Instance, Block], sec
             limit(like.rows * (int(which.max()) + 1))
             block = np.zeros((like.rows, int(which.max()) + 1))
             np.add.at(block.T, which, mine.scaled(here).array.T[places])
-            result = added(result, atom_form(like, instance, Rows.of(block)))
+            result = added(result, atom_form(like, instance, MatrixRows.of(block)))
     return result
 
 

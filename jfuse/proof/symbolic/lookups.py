@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.ir.dims import Dim, same
 from jfuse.proof.symbolic import counts, moves
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.blocks import Block, Picks, Rows
+from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks
 from jfuse.proof.symbolic.comparison import equal
 from jfuse.proof.symbolic.forms import Form, Instance, Ref, added, open_numbers
 from jfuse.proof.symbolic.functions import choice, minus, positive
@@ -83,7 +83,7 @@ def _block_at(atoms: Atoms, like: Form, instance: Instance, block: Block, index:
         (here,) = np.nonzero(picks.atoms >= 0)
         matrix = np.zeros((like.rows, int(picks.atoms.max()) + 1))
         np.add.at(matrix.T, picks.atoms[here], block.array.T[here])
-        result = added(result, Form(like.axes, {other: Rows.of(matrix)}, np.zeros(like.rows), 0.0))
+        result = added(result, Form(like.axes, {other: MatrixRows.of(matrix)}, np.zeros(like.rows), 0.0))
     return result
 
 

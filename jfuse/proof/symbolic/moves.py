@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, same
-from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, limit
+from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks, Stopped, limit
 from jfuse.proof.symbolic.comparison import opened
 from jfuse.proof.symbolic.forms import (
     ULP,
@@ -319,9 +319,9 @@ def summed(form: Form, axes: Sequence[int]) -> Form:
             limit(len(order) * (int(atoms.max()) + 1))
             matrix = np.zeros((len(order), int(atoms.max()) + 1))
             np.add.at(matrix, (places, np.maximum(atoms, 0)), scale)
-            blocks[instance] = Rows.of(matrix)
+            blocks[instance] = MatrixRows.of(matrix)
         else:
-            blocks[instance] = Rows.of(block.array[order.reshape(-1)].reshape(*order.shape, -1).sum(axis=1))
+            blocks[instance] = MatrixRows.of(block.array[order.reshape(-1)].reshape(*order.shape, -1).sum(axis=1))
     error = count * (form.error + count * ULP * form.magnitude)
     axes_kept = tuple(form.axes[a] for a in axes_left)
     return Form(axes_kept, blocks, form.constant[order].sum(axis=1), error).without_empty()

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from jfuse.proof.symbolic.atoms import Atoms
-from jfuse.proof.symbolic.blocks import Block, Picks, Rows, Stopped, limit
+from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks, Stopped, limit
 from jfuse.proof.symbolic.forms import ULP, Form
 from jfuse.proof.symbolic.functions import product
 from jfuse.proof.symbolic.moves import aligned, broadcast, grid_shape, summed, transposed, with_closed
@@ -129,12 +129,12 @@ def _contracted(block: Block, matrix: np.ndarray, rows: int) -> Block:
         (here,) = np.nonzero(block.atoms >= 0)
         if rows == batch == 1 and np.array_equal(chosen, np.arange(size)) and (block.scale[here] == 1.0).all():
             columns_of_it = matrix[0][:, here[0] : here[-1] + 1]  # a view, where they stand side by side
-            return Rows.of(columns_of_it if len(here) == columns_of_it.shape[1] else matrix[0][:, here])
+            return MatrixRows.of(columns_of_it if len(here) == columns_of_it.shape[1] else matrix[0][:, here])
         if rows == batch == 1 and len(np.unique(chosen)) == len(chosen):
             result = np.zeros((columns, size))
             result[:, chosen] = matrix[0][:, here] * block.scale[here]
-            return Rows.of(result)
+            return MatrixRows.of(result)
     width = block.width
     limit(batch * rows * columns * width)
     entries = block.dense(width).reshape(batch, rows, terms, width)
-    return Rows.of(np.einsum("bct,brtw->brcw", matrix, entries, optimize=True).reshape(-1, width))
+    return MatrixRows.of(np.einsum("bct,brtw->brcw", matrix, entries, optimize=True).reshape(-1, width))

@@ -19,7 +19,7 @@ from jfuse.kernels.control import scan
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.proof.samples import Padded
 from jfuse.proof.symbolic import moves
-from jfuse.proof.symbolic.atoms import Atoms, Padding
+from jfuse.proof.symbolic.atoms import Atoms, MaskPadding
 from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.comparison import equal
 from jfuse.proof.symbolic.forms import Form, Instance, MustClose, Part, Ref, constant
@@ -146,7 +146,7 @@ def _operand(atoms: Atoms, var: Var, known: _OperandFacts, lengths: set[int], sh
     family = atoms.fresh("operand", rows, count, is_bool=is_mask or var.type.dtype is DType.bool)
     if mask is not None and is_mask:
         place = sum(is_open for _, is_open in parts[: mask.axis])
-        atoms.padded[family] = Padding(place, mask.side, parts[mask.axis][0])
+        atoms.padded[family] = MaskPadding(place, mask.side, parts[mask.axis][0])
         atoms.ramps |= frozenset(int(size) for size, is_open in parts if is_open and is_known(size))
     instance = Instance(family, tuple(Ref("axis", n) for n in range(count)))
     block = Picks(np.arange(rows), np.ones(rows))

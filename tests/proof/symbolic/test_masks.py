@@ -17,7 +17,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.lowering.composites.sequence import FROZEN, Steps, freezing
 from jfuse.proof.samples import Padded
-from jfuse.proof.symbolic.atoms import Atoms, Padding
+from jfuse.proof.symbolic.atoms import Atoms, MaskPadding
 from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.forms import Form, Instance, Ref
 from jfuse.proof.symbolic.masked import SATURATED
@@ -220,7 +220,7 @@ def looked_up(offset: int, mode: str) -> list[Form]:
     types = [jax.ShapeDtypeStruct((4, 5, 4), np.float32), jax.ShapeDtypeStruct((5, 4), np.bool_)]
     atoms = Atoms()
     x, mask = atoms.fresh("x", 4, 2), atoms.fresh("mask", 1, 2, is_bool=True)
-    atoms.padded[mask], atoms.ramps = Padding(0, "right", 5), frozenset({4})
+    atoms.padded[mask], atoms.ramps = MaskPadding(0, "right", 5), frozenset({4})
     rows, steps, here = ((4, True),), ((5, True),), (Ref("axis", 0), Ref("axis", 1))
     forms = [
         Form((rows, steps, ((4, False),)), {Instance(x, here): Picks(np.arange(4), np.ones(4))}, np.zeros(4)),
