@@ -82,7 +82,7 @@ def test_verify_takes_a_converted_function_and_another() -> None:
         (lambda x, y: x, (f32(3),), ImportFailed, "cannot trace"),
         (lambda x: x, (jax.ShapeDtypeStruct((2,), jnp.float8_e4m3b11fnuz),), ImportFailed, "'x'"),
         ({"a": jnp.sin}, (f32(3),), ImportFailed, "an entry for each function"),
-        (jnp.sin, None, ImportFailed, "specs="),
+        (jnp.sin, None, ImportFailed, "inputs="),
     ],
 )
 def test_what_does_not_fit_is_said(function: Any, specs: Any, error: type[Exception], message: str) -> None:
