@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.base.options import grouped
 
 KERNEL = np.ones((4, 2), np.float32)
 KERNEL[1, 1] = np.nan
@@ -23,7 +22,7 @@ def function(body: Any) -> Any:
 
 
 def of_nans(source: Any, *specs: Any, **options: Any) -> list[str]:
-    return [note for note in jfuse.load(source, *specs, **grouped(options)).report.notes if "NaN" in note]
+    return [note for note in jfuse.load(source, *specs, **options).report.notes if "NaN" in note]
 
 
 def told(what: str) -> list[str]:

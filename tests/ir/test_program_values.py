@@ -94,7 +94,7 @@ def test_a_jaxpr_keeps_open_sizes(lowered: jfuse.Model) -> None:
     assert isinstance(closed, jax.extend.core.ClosedJaxpr)
     assert str(closed.in_avals[0].shape) == "(b, 8)"
     assert jfuse.lower(closed).program.graphs()[0].eqns[0].op is ops.fully_connected
-    with pytest.raises(jfuse.ImportFailed, match="a jaxpr states what it takes"):
+    with pytest.raises(jfuse.ImportFailed, match="a jaxpr states its own inputs"):
         jfuse.load(closed, [jnp.zeros((3, 8))])
 
 

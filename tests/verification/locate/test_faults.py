@@ -99,7 +99,9 @@ def test_a_scale_that_the_integers_do_not_tell_is_found() -> None:
         assert found is not None
         assert found.op == "reshape"
         there = -20 if data is not None else -40
-        assert f"real numbers: the other side has {{scale=(0.05,) zero_point=({there},) axis=0}}" in found.detail
+        assert (
+            f"another quantization: the other side has {{scale=(0.05,) zero_point=({there},) axis=0}}" in found.detail
+        )
 
 
 KERNELS: list[tuple[str, str, Any, Callable[..., Any]]] = [
