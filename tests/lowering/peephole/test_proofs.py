@@ -74,6 +74,8 @@ _REASONS = {
     "differ along": "a sum, a slice or a padding along an open axis",
     "no real number": "softmax and paddings start from minus infinity",
     "a reshape": "an axis is divided where it is open",
+    "a slice of": "a slice of an axis that is open",
+    "rounding is not small": "constants beside others that are much larger",
     "an index": "a lookup at run time",
     "interpreted as an integer": "jax does not trace the graph with symbols for sizes",
     "too large|must be|dtype|operand|size|Expected|index|Slice": "jax or a limit of the prover stops first",

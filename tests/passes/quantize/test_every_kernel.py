@@ -31,7 +31,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "BATCH_MATMUL": lambda x: ops.batch_matmul(x, drawn(8, 5)),
     "BATCH_TO_SPACE_ND": lambda x: ops.batch_to_space_nd(x, [2, 1], np.zeros((2, 2), np.int32)),
     "BROADCAST_TO": lambda x: ops.broadcast_to(ops.slice_(x, [0, 0, 0, 0], [1, 6, 4, 8]), [3, 6, 4, 8]),
-    "CONCATENATION": lambda x: ops.mul(ops.concatenation(x, ops.relu(x), axis=3), np.float32(0.9)),
+    "CONCATENATION": lambda x: ops.logistic(ops.concatenation(x, ops.relu(x), axis=3)),
     "CONV_2D": lambda x: ops.conv_2d(x, drawn(7, 3, 3, 8), drawn(7), **WINDOW),
     "DEPTHWISE_CONV_2D": lambda x: ops.depthwise_conv_2d(x, drawn(1, 3, 3, 8), drawn(8), depth_multiplier=1, **WINDOW),
     "DEPTH_TO_SPACE": lambda x: ops.depth_to_space(x, block_size=2),
