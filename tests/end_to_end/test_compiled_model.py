@@ -90,7 +90,7 @@ def test_a_file_for_interpreter_alone_says_so_and_can_be_mended(tmp_path: Path) 
     lite = jfuse.convert(lstm(), verify=False)
     lite.save(path)
     assert "Interpreter alone" in lite.report.interpreter_only
-    assert "--target compiled-model" in str(lite.report)
+    assert 'target="compiled-model"' in str(lite.report)
     assert "compiled-model" not in jfuse.check(path).takes_it
     with pytest.raises(jfuse.VerifyFailed, match="CompiledModel does not run the file"):
         jfuse.verify(path, options=jfuse.Verify(runtimes=["compiled-model"]))

@@ -41,7 +41,7 @@ def interpreter_only(program: Program, target: Target) -> str:
     reasons = why_not_loaded(program) if is_for_litert else []
     if not reasons:
         return ""
-    remedy = f'; target="{NAME}" (--target {NAME}) writes one for both' if in_variable_tensors(program) else ""
+    remedy = f'; target="{NAME}" writes one for both' if in_variable_tensors(program) else ""
     return f"the file runs in LiteRT's Interpreter alone: {', and '.join(reasons)}{remedy}"
 
 
