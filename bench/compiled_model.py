@@ -59,7 +59,7 @@ def batches(case: Case) -> Sequence[int]:
 
 
 def answers_of_calls(case: Case, lite: jfuse.Model) -> list[np.ndarray]:
-    """What CompiledModel answers to each sample, in five calls in a row."""
+    """CompiledModel's output for each sample, from five calls in a row."""
     (given,), (output,) = lite.signature().input_names, lite.signature().output_names
     found: list[np.ndarray] = []
     with CompiledModelProcess(lite.to_bytes(), lite.program) as process:

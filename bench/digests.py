@@ -25,7 +25,6 @@ import tensorflow as tf
 
 import jfuse
 from bench.models import MODELS
-from jfuse.base.options import grouped
 from tests.models.recurrences.recurrent import ROWS
 
 
@@ -46,7 +45,7 @@ def digest(build: Callable[[], Any], options: dict[str, Any]) -> str:
     tf.keras.utils.set_random_seed(0)
     keras.utils.set_random_seed(0)
     keras.backend.clear_session()
-    data = jfuse.convert(build(), verify=False, **grouped(options)).to_bytes()
+    data = jfuse.convert(build(), verify=False, **options).to_bytes()
     return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
 
 

@@ -31,7 +31,6 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
-from jfuse.base.options import grouped
 from jfuse.frontends.official_converter import of_keras_model, official_bytes
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.file_times import in_turns, litert_turn
@@ -108,7 +107,7 @@ def measure_forms(units: int, steps: int, batch: int) -> dict[str, Any]:
     keras.utils.set_random_seed(0)
     inputs = keras.Input((steps, FEATURES), batch_size=batch, name="x")
     source = jfuse.load(keras.Model(inputs, keras.layers.LSTM(units)(inputs)))
-    files = {name: jfuse.lower(source, **grouped(options)).to_bytes() for name, options in FORMS.items()}
+    files = {name: jfuse.lower(source, **options).to_bytes() for name, options in FORMS.items()}
     x = np.random.default_rng(0).standard_normal((batch, steps, FEATURES)).astype(np.float32)
     calls = {f"{name} in {APIS[0]}": in_interpreter(data, x) for name, data in files.items()}
     calls |= {f"{name} in {APIS[1]}": in_compiled_model(files[name], x) for name in list(FORMS)[1:]}

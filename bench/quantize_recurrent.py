@@ -32,7 +32,6 @@ from bench.quantize import answers, latencies, official, snr_db
 from bench.quantize_models import OFFICIAL
 from bench.recurrent import Official
 from jfuse.base.errors import JfuseError
-from jfuse.base.options import grouped
 from jfuse.running.cores import cores
 from jfuse.running.micro import MicroInterpreter, has_micro
 from tests.models.recurrences.recurrent_keras import Layers, Wire, bidirectional, layer, masked
@@ -285,7 +284,7 @@ class Case:
             target=mode.target,
             calibration=data if mode.integers else None,
             verify=False,
-            **grouped({**self.model.options, **options}),
+            **{**self.model.options, **options},
         )
 
     def official(self, mode: Mode, converter: Official) -> tuple[bytes, float] | str:

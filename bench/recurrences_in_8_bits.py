@@ -19,7 +19,6 @@ import numpy as np
 
 import jfuse
 from bench.latency import medians_us
-from jfuse.base.options import grouped
 
 STEPS = 50
 ROWS = (("LSTM", 32), ("LSTM", 64), ("LSTM", 128), ("LSTM", 256), ("GRU", 128))
@@ -44,9 +43,7 @@ def measure(layer: str, units: int, seconds: float) -> dict[str, Any]:
     samples = np.random.default_rng(0).standard_normal((20, 1, STEPS, features)).astype(np.float32)
     source = jfuse.load(model)
     files = {
-        name: jfuse.lower(
-            source, calibration=samples if form.get("quantize") == "int8" else None, **grouped(form)
-        ).to_bytes()
+        name: jfuse.lower(source, calibration=samples if form.get("quantize") == "int8" else None, **form).to_bytes()
         for name, form in FORMS.items()
     }
     us = dict(zip(files, medians_us(list(files.values()), samples[0], seconds), strict=True))

@@ -36,7 +36,6 @@ from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
 from jfuse.base.measure import relative_error
-from jfuse.base.options import grouped
 from jfuse.proof.inputs import draw
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
@@ -290,7 +289,7 @@ def measure(model: Model, converter: Official, folder: Path, rounds: int, prefer
         saved,
         jfuse.Inputs(signatures=["serving_default"]),
         verify=False,
-        **grouped({"prefer": prefer, **model.options}),
+        **{"prefer": prefer, **model.options},
     )
     assert lite.imported is not None
     (signature,), function = lite.program.signatures, lite.imported.functions["serving_default"]

@@ -170,12 +170,11 @@ def _function(name: str, nodes: list[Any]) -> Any:
 def convert(source: Any, **options: Any) -> dict[str, Any]:
     """Convert and save; processor seconds and, where the system tells, the growth of the process's peak in bytes."""
     import jfuse
-    from jfuse.base.options import grouped
 
     begin_peak()
     before, started = peak_mib(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        path = jfuse.convert(source, verify=False, **grouped(options)).save(Path(folder, "model.tflite"))
+        path = jfuse.convert(source, verify=False, **options).save(Path(folder, "model.tflite"))
         seconds = time.process_time() - started
         after = peak_mib()
         grown = {} if before is None or after is None else {"peak_bytes": (after - before) * 2**20}

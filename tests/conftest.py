@@ -94,20 +94,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one worker, in order: they share models, conversions and parsed files.
-
-    None, which is xdist's own choice, where another --dist is asked for.
-    """
-    if config.getoption("dist") != "load":
-        return None
-    from xdist.scheduler import LoadFileScheduling
-
-    config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
-
-
-@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     _PEAKS.append(getattr(node, "workeroutput", {}).get("most", (0, "no test")))
 

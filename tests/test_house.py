@@ -57,6 +57,8 @@ def test_a_field_may_be_a_keyword_of_a_function_that_takes_its_object() -> None:
     result = jfuse.convert(graph, samples=np.ones(2, np.float32), calls=2, on_stage=seen.append)  # type: ignore[call-arg]
     assert "verify" in seen
     assert result.verification is not None
+    with pytest.raises(jfuse.JfuseError, match="does not fit"):
+        jfuse.convert(graph, samples=np.ones(3, np.float32))  # type: ignore[call-arg]
     with pytest.raises(jfuse.JfuseError, match="no precision 'half'"):
         jfuse.lower(graph, precision="half")  # type: ignore[call-arg]
     with pytest.raises(jfuse.JfuseError, match=r"calls= needs verify=True\n.*verify=False"):

@@ -72,9 +72,9 @@ def options(made: type[T]) -> type[T]:
     lacks are an UnknownOption.
     """
     made = dataclass(frozen=True, kw_only=True)(made)
-    told = (f"{f.name}: {t.text}{' ' * bool(t.more)}{t.more}" for f, t in texts_of(made))
-    made.__doc__ = "\n".join((f"{inspect.cleandoc(made.__doc__ or '')}\n", *told))
-    init, names = made.__init__, {f.name for f in fields(made)}  # type: ignore[arg-type]
+    lines = (f"{f.name}: {t.text}{' ' * bool(t.more)}{t.more}" for f, t in texts_of(made))
+    made.__doc__ = "\n".join((f"{inspect.cleandoc(made.__doc__ or '')}\n", *lines))
+    init, names = made.__init__, {f.name for f in fields(made)}  # type: ignore[arg-type]  # a dataclass since this line
 
     @wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -88,7 +88,7 @@ def options(made: type[T]) -> type[T]:
             if isinstance(of.default, bool):
                 need_truth(f"{of.name}=", value)
 
-    made.__init__ = checked  # type: ignore[method-assign]
+    made.__init__ = checked  # type: ignore[method-assign]  # checks after dataclass's own
     OBJECTS[made.__name__] = made
     return made
 
@@ -113,15 +113,7 @@ def given(kind: type[T], keyword: str, value: T | None, **everyday: Any) -> T:
         remedy = f"{keyword}=jfuse.{kind.__name__}({first}=…)"
         raise JfuseError(f"{keyword}= takes jfuse.{kind.__name__}", found=shown(value), remedy=remedy)
     changes = {name: each for name, each in everyday.items() if each is not None}
-    return replace(value or kind(), **changes)  # type: ignore[type-var]
-
-
-def grouped(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by name as keywords of `jfuse.convert`: those of one object as this object, others as they are."""
-    homes = {name: home_of(name) for name in flat}
-    kinds = dict.fromkeys(kind for kind in homes.values() if kind is not None)
-    objects = {k.__name__.lower(): k(**{n: v for n, v in flat.items() if homes[n] is k}) for k in kinds}
-    return {**objects, **{name: value for name, value in flat.items() if homes[name] is None}}
+    return replace(value or kind(), **changes)  # type: ignore[type-var]  # `options` made it a dataclass
 
 
 def home_of(name: str) -> type | None:
@@ -132,27 +124,27 @@ def home_of(name: str) -> type | None:
 def with_objects(
     function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call; keywords that are fields of an object which the function takes are put into it.
+    """The arguments of a call, with keywords that are fields of an object of the function put into that object.
 
-    Raises UnknownOption for a keyword that is no field of such an object, JfuseError for one of an object that is off.
+    Raises UnknownOption if no object of the function has such a field, JfuseError if the object is given as False.
     """
     signature = inspect.signature(function)
-    single = {name: keywords[name] for name in keywords.keys() - signature.parameters.keys()}
-    if not single:
+    own = {name: value for name, value in keywords.items() if name in signature.parameters}
+    if len(own) == len(keywords):
         return args, keywords
-    bound = signature.bind_partial(*args, **{n: v for n, v in keywords.items() if n not in single}).arguments
-    for name, value in single.items():
+    arguments = dict(signature.bind_partial(*args, **own).arguments)
+    for name in keywords.keys() - own.keys():
         home = home_of(name)
-        taken = None if home is None else _parameter_for(function, home)
-        if home is None or taken is None:
-            raise unknown_option(function, name, value)
-        whole = bound.get(taken)
-        if whole is False:
-            raise JfuseError(f"{name}= needs {taken}=True", found=f"{taken}=False", remedy="one of the two")
-        if not isinstance(whole, home):
-            whole = home() if whole is None or whole is True else home(whole)
-        bound[taken] = replace(whole, **{name: value})  # type: ignore[type-var]
-    return (), dict(bound)
+        keyword = None if home is None else _parameter_for(function, home)
+        if home is None or keyword is None:
+            raise unknown_option(function, name, keywords[name])
+        current = arguments.get(keyword)
+        if current is False:
+            raise JfuseError(f"{name}= needs {keyword}=True", found=f"{keyword}=False", remedy="one of the two")
+        if not isinstance(current, home):
+            current = home() if current is None or current is True else home(current)
+        arguments[keyword] = replace(current, **{name: keywords[name]})  # type: ignore[type-var]  # `options` made it
+    return (), arguments
 
 
 def _parameter_for(function: Callable[..., Any], kind: type) -> str | None:

@@ -19,7 +19,6 @@ from typing import Any
 from jfuse.api.convert import convert
 from jfuse.api.load import load
 from jfuse.base.errors import JfuseError
-from jfuse.base.options import grouped
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.frontends.official_converter import official_bytes, official_converter
 from jfuse.frontends.selection import Inputs
@@ -57,7 +56,7 @@ _Work = Callable[[], tuple[bytes, dict[str, Any]]]
 def _by_jfuse(request: Mapping[str, Any]) -> _Work:
     def work() -> tuple[bytes, dict[str, Any]]:
         inputs = Inputs(**request["load"])
-        result = convert(Path(request["source"]), inputs, verify=False, **grouped(request["options"]))
+        result = convert(Path(request["source"]), inputs, verify=False, **request["options"])
         data = result.to_bytes()
         report = result.report
         recurrent = bool(report.loops) or any(fusion.speed is not None for fusion in report.fused)

@@ -225,8 +225,10 @@ def inspect(
         from jfuse.cli import conversion, user_code
 
         user_code.run(inputs.modules, None)
-        # Typer gives plain texts, which one_of has checked.
-        costs = conversion.CostTable(by, sort, measure, reports.json) if table or reports.json is not None else None  # type: ignore[arg-type]
+        costs = None
+        if table or reports.json is not None:
+            # one_of has checked these words
+            costs = conversion.CostTable(by, sort, measure, reports.json)  # type: ignore[arg-type]
         conversion.inspect(source, stage, costs, reports.html, inputs)
 
 

@@ -42,7 +42,7 @@ def objects(command: Callable[..., None]) -> Callable[..., None]:
         values = {name: _made(kind, texts, words) for name, (kind, texts) in made.items()}
         command(**{name: word for name, word in words.items() if name in hints.keys() - made.keys()}, **values)
 
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
@@ -68,7 +68,8 @@ def _word_default(field: Field[Any], text: OptionText) -> Any:
 def _flag(kind: type, field: Field[Any], text: OptionText, default: Any, *names: str) -> Any:
     """The type of the words of an option, with its flag."""
     takes = text.takes or (str if text.choices or default is None else type(default))
-    typed = list[takes] | None if text.many else takes | None if default is None else takes  # type: ignore[valid-type]
+    typed: Any = list[takes] if text.many else takes  # type: ignore[valid-type]  # a type that is made as it runs
+    typed = typed | None if text.many or default is None else typed
     offers = [str(choice) for choice in text.choices if choice is not None] or text.offers
     names = names or ((text.flag_of(field.name),) if takes is not bool or not default else ())
     shell = dict[str, Any](text.typer)

@@ -61,7 +61,7 @@ def diff(a: Path, b: Path, json: Path | None, **arguments: Any) -> bool:
 
 def check(model: Path, target: str | None, device: str | None, json: Path | None) -> bool:
     """Print the check, and say whether each target that is named, else any of all, and the device take the file."""
-    found = jfuse.check(model, target, device=device)  # type: ignore[arg-type]
+    found = jfuse.check(model, target, device=device)  # type: ignore[arg-type]  # a word: check refuses unknown targets
     takes_it = found.runs if isinstance(found, TargetCheck) else list(found.takes_it)
     details = [found] if target is None or isinstance(found, TargetCheck) else found.targets
     for line in (line for each in details for line in each.lines()):

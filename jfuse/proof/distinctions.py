@@ -1,4 +1,4 @@
-"""What samples could miss: cases that one side tells apart and the other does not, and indices that one side checks."""
+"""Refuse differences that samples could miss: case distinctions and checks of indices that only one side makes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def refuse_unchecked_indices(body: Graph, replacement: Graph) -> None:
 
 
 def refuse_new_cases(body: Graph, replacement: Graph, claims: Iterable[str]) -> None:
-    """Raise where the replacement, which is not proven, tells cases apart and the body does not.
+    """Refuse a replacement, not proven, that distinguishes cases which the body does not.
 
-    Indices are cut off on purpose: the last counted step is max(count - 1, 0).
+    Clipped indices are allowed: the last counted step is max(count - 1, 0).
     """
     own = families(body) | frozenset(claims)
     for family, eqn in run_time_switches(replacement):

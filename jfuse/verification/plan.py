@@ -123,7 +123,7 @@ class CallPlan:
         return longer_sizes(signature.graph, self.fixed[signature.key]) if self.options.sizes is None else None
 
     def _selecting(self, signature: Signature) -> Iterator[CallInputs]:
-        """For data-dependent sizes: inputs of which a selection may take nothing, at the least sizes."""
+        """For data-dependent sizes: inputs that may leave a selection empty, at the least sizes."""
         if any(depends_on_data(e) for e in all_eqns(signature.graph)) and not self._is_particular(signature):
             for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.options.seed):
                 yield CallInputs(signature.key, drawn, kind)

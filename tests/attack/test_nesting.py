@@ -13,7 +13,6 @@ import pytest
 
 import jfuse
 from bench.scale import calls
-from jfuse.base.options import grouped
 from jfuse.running.interpreter import LiteRt
 from tests.tflite.programs import KEY
 
@@ -93,7 +92,7 @@ def test_deep_nests_are_lowered(level: Callable[[str], str], depth: int) -> None
 def test_functions_that_call_each_other_need_no_deep_stack() -> None:
     depth = sys.getrecursionlimit() // 2
     graph_def, between = calls(depth)
-    model = jfuse.convert(graph_def, verify=False, **grouped(between))
+    model = jfuse.convert(graph_def, verify=False, **between)
     x = np.linspace(-2, 2, 16, dtype=np.float32)
     wanted = x.astype(np.float64)
     for _ in range(depth + 1):

@@ -9,7 +9,6 @@ from typing import Any
 import keras
 
 import jfuse
-from jfuse.base.options import grouped
 from tests.corpus.file import File
 from tests.models import mixed, sounds, tables
 from tests.models.keras_libraries import awake
@@ -22,7 +21,7 @@ _EVERY = 50
 
 def _converted(build: Callable[[], Any], **options: Any) -> bytes:
     source = build()  # owns the variables, which functions hold weakly
-    return jfuse.convert(source, verify=False, **grouped(options)).to_bytes()
+    return jfuse.convert(source, verify=False, **options).to_bytes()
 
 
 def _rows() -> Iterator[File]:

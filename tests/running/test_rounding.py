@@ -12,7 +12,6 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 import jfuse
 from bench.runtimes import emulated
 from jfuse.base.errors import JfuseError, VerifyFailed
-from jfuse.base.options import grouped
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import ROUNDINGS
@@ -41,7 +40,7 @@ def recurrent(x: Any) -> Any:
 
 def in_integers(net: Callable[[Any], Any], recipe: Any = "int8", **options: Any) -> Model:
     chosen = {"prefer": "fused", **options}  # the operators as they are
-    return jfuse.quantize(Model(program_of(net, X)), recipe, SAMPLES, verify=False, **grouped(chosen))
+    return jfuse.quantize(Model(program_of(net, X)), recipe, SAMPLES, verify=False, **chosen)
 
 
 def in_litert(data: bytes, resolver: OpResolverType, x: np.ndarray) -> np.ndarray:

@@ -107,7 +107,7 @@ class Atoms:
     ) -> Form:
         """The atoms `op(row of each operand)`; the operands have the same axes, and so has the result.
 
-        bound: an index that the function binds, of which the atoms do not depend.
+        bound: an index that the function binds; the atoms do not depend on it.
         """
         first = operands[0]
         families = np.zeros(first.rows, int)

@@ -18,7 +18,7 @@ def difference(a: Form, b: Form, allowance: float = 0.0) -> np.ndarray:
     if not np.isfinite(magnitude):
         raise Stopped("constants beyond float64")
     if not a.magnitude and not b.magnitude and bound <= RESIDUE:
-        return np.zeros(a.rows, bool)  # units of which nothing is used
+        return np.zeros(a.rows, bool)  # all coefficients are 0 on both sides
     if bound > 2.0**-26 * magnitude:
         raise Stopped("constants whose rounding is not small")
     differs, zero = _apart(a.constant, b.constant, bound, allowance), np.zeros(a.rows)

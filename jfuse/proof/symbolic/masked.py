@@ -179,7 +179,7 @@ class _Masked:
         return result
 
     def chosen(self, loop: int, value: int, yes: Sequence[Form], no: Sequence[Form]) -> list[Form]:
-        """What the steps give: `yes` where the mask has a value, else `no`."""
+        """The results of the steps: `yes` where the mask has the value, else `no`."""
         refs = tuple(Ref("loop", loop, r.flipped) if r.kind == "loop" else r for r in self.mask.refs)
         result = []
         for a, b in zip(yes, no, strict=True):
@@ -188,7 +188,7 @@ class _Masked:
         return result
 
     def prefix(self) -> MaskedLoop:
-        """By the core for the value that comes first; what its other steps do not keep is not told."""
+        """Read the loop by the steps that come first; carries that the other steps change are unknown."""
         carried, ys, loop = read(self.reader, self.core(self.first))
         final, keeps = self.last(carried, loop, self.first), self.keeps[1 - self.first]
         final = [f if is_kept else self._unknown(f) for f, is_kept in zip(final, keeps, strict=True)]
@@ -200,14 +200,14 @@ class _Masked:
         return MaskedLoop(final, self.chosen(loop, self.first, ys, after), loop, ())
 
     def _unknown(self, like: Form, *refs: Ref) -> Form:
-        """Atoms of which nothing is told, of the same axes."""
+        """Unknown values on the same axes: atoms that equal only themselves."""
         axes = [Ref("axis", n) for n in open_numbers(like.parts).values()]
         family = self.atoms.fresh("unknown", like.rows, len(refs) + len(axes))
         block = Picks(np.arange(like.rows), np.ones(like.rows))
         return Form(like.axes, {Instance(family, (*refs, *axes)): block}, np.zeros(like.rows), 0.0)
 
     def suffix(self) -> MaskedLoop:
-        """By the core for the value that comes last, over the sequence from its first step on."""
+        """Read the loop by the steps that come last, from the first of them on."""
         value, length = 1 - self.first, self.scan.length
         xs = [self._from_first(x) for x in self.core(value).xs]
         carried, ys, loop = read(self.reader, replace(self.scan, xs=xs, reverse=False))

@@ -11,7 +11,6 @@ import pytest
 
 import jfuse
 from jfuse.base.measure import relative_error
-from jfuse.base.options import grouped
 from tests.end_to_end.invokes import TOLERANCE, check_invokes
 from tests.end_to_end.recurrences.test_recurrent import fused_counts
 from tests.models.decoys import decoys_loops, decoys_lstm, decoys_other
@@ -36,7 +35,7 @@ def test_there_are_enough() -> None:
 @pytest.mark.parametrize("name", every_other(DECOYS))
 def test_decoy(name: str) -> None:
     decoy = DECOYS[name]
-    lite = jfuse.convert(decoy.build(), verify=False, **grouped(decoy.options))
+    lite = jfuse.convert(decoy.build(), verify=False, **decoy.options)
     found = fused_counts(lite.report.operators)
     assert all(count <= decoy.fused.get(family, 0) for family, count in found.items())
     assert not any(operator.startswith("bidirectional") for operator in lite.report.operators)

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.base.options import grouped
 from jfuse.frontends.tensorflow.control import composite_marking
 from jfuse.model import Model
 from jfuse.reports.explain import explain_lines
@@ -55,7 +54,7 @@ def weights(cell: Lingvo) -> list[np.ndarray]:
 
 def converted(source: Any, **options: Any) -> Model:
     """The model in the file, which answers like TensorFlow invoke after invoke."""
-    lite = jfuse.convert(source, verify=False, **grouped(options))
+    lite = jfuse.convert(source, verify=False, **options)
     check_invokes(lite)
     return lite
 

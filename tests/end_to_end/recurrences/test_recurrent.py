@@ -11,7 +11,6 @@ import pytest
 
 import jfuse
 from jfuse.base.measure import relative_error
-from jfuse.base.options import grouped
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.model import Model
 from jfuse.proof.inputs import size_choices
@@ -60,7 +59,7 @@ def test_recurrent(row: Row, tmp_path: Path) -> None:
 def check_row(row: Row, folder: Path, *, verify: bool) -> Model:
     """Convert a row's model and check its operators and answers, and that the model is awake."""
     source = row.build(folder)  # owns the variables, which functions hold weakly
-    lite = jfuse.convert(source, verify=verify, **grouped(row.options))
+    lite = jfuse.convert(source, verify=verify, **row.options)
     check_operators(row, lite.report.operators)
     check_proofs(row, lite)
     check_invokes(lite, row.draw, row.tolerance or TOLERANCE, reset=row.options.get("state") == "reset")

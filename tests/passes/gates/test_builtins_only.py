@@ -10,7 +10,6 @@ import tensorflow as tf
 
 import jfuse
 from jfuse.base.errors import LowerError
-from jfuse.base.options import grouped
 from jfuse.ir.graph import Source
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.opaque_ops.tf_op import TfOp
@@ -26,7 +25,7 @@ spec = tf.TensorSpec
 def message(call: Any, *specs: Any, **options: Any) -> str:
     function = tf.function(call, input_signature=list(specs), autograph=False)
     with pytest.raises(LowerError) as caught:
-        jfuse.convert(function, **grouped(options))
+        jfuse.convert(function, **options)
     return str(caught.value)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.base.options import grouped
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
@@ -34,7 +33,7 @@ def _norm(spread: float) -> tuple[Model, np.ndarray, np.ndarray]:
 def _snr(model: Model, means: np.ndarray, deviations: np.ndarray, recipe: Any, **more: Any) -> tuple[float, list[str]]:
     """Against the formula in float64, on other calls than those of the calibration, and the operators."""
     calls = [{"x0": (means + deviations * drawn(1, 48, seed=seed)).astype(np.float32)} for seed in range(96)]
-    found = jfuse.quantize(model, recipe, calls[:64], verify=False, **grouped(more))
+    found = jfuse.quantize(model, recipe, calls[:64], verify=False, **more)
     x = np.stack([call["x0"] for call in calls[64:]]).astype(np.float64)
     wanted = ((x - means) / deviations) @ WEIGHTS.T + drawn(32)
     return snr_db(np.stack(in_litert(found, calls[64:], delegates=True)), wanted), names_of(found.program)

@@ -13,7 +13,6 @@ import pytest
 from flatbuffers import flexbuffers
 
 import jfuse
-from jfuse.base.options import grouped
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import stablehlo_composite
 
@@ -30,7 +29,7 @@ def converted(function: Callable[..., Any], *shapes: tuple[int, ...], **options:
     """The model for Google Tensor, verified against jax in LiteRT with and without XNNPACK."""
     specs = {f"x{i}": spec(*shape) for i, shape in enumerate(shapes)}
     wrapped = lambda **inputs: function(*inputs.values())  # noqa: E731
-    return jfuse.convert(wrapped, specs, **grouped({"target": "google-tensor", **options}))
+    return jfuse.convert(wrapped, specs, **{"target": "google-tensor", **options})
 
 
 def composites(model: jfuse.Model) -> list[Any]:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.base.options import grouped
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
@@ -56,7 +55,7 @@ def in_integers(
     model = awake(keras.Sequential([keras.Input(shape[1:], batch_size=batch), *stack]))
     data = [draw(100 + i, shape) for i in range(60)]
     options = {"prefer": "fused", **options}
-    return model, jfuse.convert(model, verify=False, quantize=recipe, calibration=data, **grouped(options))
+    return model, jfuse.convert(model, verify=False, quantize=recipe, calibration=data, **options)
 
 
 def lstm_of(program: Program) -> Eqn:

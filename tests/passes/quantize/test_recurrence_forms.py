@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.base.options import grouped
 from jfuse.running.interpreter import LiteRt
 from tests.models.keras_libraries import awake
 from tests.passes.quantize.models import snr_db
@@ -33,9 +32,7 @@ def large() -> Any:
 
 def quantized(model: Any, recipe: Any = "int8", **options: Any) -> Any:
     data = SAMPLES if recipe != "dynamic" else None
-    return jfuse.lower(
-        jfuse.load(model, **options.pop("load", {})), quantize=recipe, calibration=data, **grouped(options)
-    )
+    return jfuse.lower(jfuse.load(model, **options.pop("load", {})), quantize=recipe, calibration=data, **options)
 
 
 def activations_of(lite: Any) -> list[str]:

@@ -11,7 +11,6 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
-from jfuse.base.options import grouped
 
 
 def looped(draw: Callable[[], Any]) -> Any:
@@ -106,7 +105,7 @@ def test_custom_operators_draw_in_each_step(options: dict[str, Any]) -> None:
         return tf.while_loop(lambda i, y: i < 3, draw, (0, x))[1] + tf.random.gamma([2], 2.0)
 
     function = tf.function(call, input_signature=[tf.TensorSpec([2], name="x")], autograph=False)
-    (custom,) = jfuse.convert(function, verify=False, **grouped(options)).report.custom
+    (custom,) = jfuse.convert(function, verify=False, **options).report.custom
     assert (custom.op, custom.count) == ("RandomGamma", 2)
     with pytest.raises(jfuse.LowerError, match="cannot be unrolled"):
-        jfuse.convert(function, verify=False, **grouped({"loop": "unroll", **options}))
+        jfuse.convert(function, verify=False, **{"loop": "unroll", **options})

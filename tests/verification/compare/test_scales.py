@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.base.options import grouped
 from jfuse.ir.graph import Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -29,7 +28,7 @@ Function = Callable[[Any], Any]
 
 
 def converted(function: Function, spec: tf.TensorSpec = SPEC, **options: Any) -> jfuse.Model:
-    return jfuse.convert(tf.function(function, input_signature=[spec], autograph=False), **grouped(options))
+    return jfuse.convert(tf.function(function, input_signature=[spec], autograph=False), **options)
 
 
 def logits(x: Any) -> Any:

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 import jfuse
 from jfuse.base.errors import VerifyFailed
-from jfuse.base.options import grouped
 from jfuse.ir.graph import Graph
 from jfuse.kernels import ops
 from jfuse.passes.rewrite import rewrite
@@ -22,7 +21,7 @@ spec = tf.TensorSpec
 
 def converted(call: Any, *specs: Any, **options: Any) -> jfuse.Model:
     function = tf.function(call, input_signature=list(specs), autograph=False)
-    return jfuse.convert(function, **grouped({"select_tf_ops": True, **options}))
+    return jfuse.convert(function, **{"select_tf_ops": True, **options})
 
 
 def chain(x: Any) -> Any:

@@ -74,7 +74,7 @@ class Counting:
         return self._kept_in_range(eqn)
 
     def _kept_in_range(self, eqn: Eqn) -> Index | None:
-        """An index of which an equation keeps in range what is not, and leaves the rest as it is."""
+        """The index that an equation clamps or wraps, if all its values are in range, so that nothing changes."""
         if eqn.op is ops.floor_mod:
             return self._wrapped(eqn)
         if eqn.op in (ops.maximum, ops.minimum):
