@@ -1,4 +1,4 @@
-"""Integers that count: sizes, places along an axis, how many steps of a mask have a value. They do not wrap."""
+"""Counting integers: sizes, positions along an axis, numbers of steps with a mask's value. They do not wrap."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def last(atoms: Atoms, mask: int, value: int) -> int:
 
 
 def kind(atoms: Atoms, instance: Instance) -> str:
-    """Of what counts its kind, which is "iota", "count", "last" or "dim"; else ""."""
+    """The kind of an atom that counts: "iota", "count", "last" or "dim"; "" for others."""
     op = atoms.of(instance).op
     return str(op[0]) if isinstance(op, tuple) and op[0] in ("iota", "count", "last", "dim") else ""
 
@@ -124,7 +124,7 @@ def masks(atoms: Atoms, form: Form) -> set[Instance]:
 
 
 def factors(atoms: Atoms, form: Form) -> set[Instance]:
-    """The atoms of a form, and those whose products they are."""
+    """The atoms of a form and their factors."""
     return {i for instance in form.blocks for i in _factors(atoms, instance)}
 
 
@@ -133,7 +133,7 @@ def _factors(atoms: Atoms, instance: Instance) -> Iterator[Instance]:
 
 
 def assumed(atoms: Atoms, form: Form, mask: Instance, value: int) -> Form:
-    """The form with a number in place of a mask, where it stands by itself or as a factor."""
+    """The form with a number in place of a mask, alone or as a factor."""
     result = Form(form.axes, {}, form.constant, form.error)
     for instance, block in form.blocks.items():
         if mask not in set(_factors(atoms, instance)):

@@ -91,11 +91,11 @@ class Computed(Op):
         return (self.compute(*inputs),)
 
 
-def storing(stored: TensorType) -> Computed:
+def quantized_as(stored: TensorType) -> Computed:
     """Real numbers -> those in a type."""
     return Computed("computed.stored", (stored,), partial(as_integers, wanted=stored))
 
 
-def telling(stored: TensorType) -> Computed:
+def dequantized_from(stored: TensorType) -> Computed:
     """Quantized numbers -> real numbers."""
     return Computed("computed.real", (real_type(stored),), partial(as_real, quantization=stored.quantization))

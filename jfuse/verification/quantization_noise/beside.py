@@ -13,7 +13,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import while_
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
-from jfuse.quantization.real_numbers.numbers import storing, telling
+from jfuse.quantization.real_numbers.numbers import dequantized_from, quantized_as
 from jfuse.quantization.real_numbers.walker import RealGraph
 from jfuse.running.partition import needs_litert
 from jfuse.verification.quantization_noise.figures import TALLY, beginning, looking
@@ -59,7 +59,7 @@ def beside(quantized: Graph, floats: Graph, known: Sequence[tuple[Var, Var]], in
     building = _Building(integers)
     kept = [v for v in quantized.inputs if v not in dict(known)]
     pairs = pair_graphs(quantized, floats, [*known, *_states(quantized, floats, known)])
-    given = [Eqn(storing(q.type), (f,), (q,)) for q, f in known]
+    given = [Eqn(quantized_as(q.type), (f,), (q,)) for q, f in known]
     eqns, tallies = building.walk(quantized, floats, pairs, (), {})
     begun = [Eqn(beginning(), (), (first,)) for first, _ in tallies.values()]
     last = tuple(var for _, var in tallies.values())
@@ -113,7 +113,7 @@ class _Walk:
     tallies: Tallies
     real: RealGraph
     _rounded: dict[Var, Var] = field(default_factory=dict)
-    _told: dict[Var, Var] = field(default_factory=dict)
+    _dequantized: dict[Var, Var] = field(default_factory=dict)
 
     def add(self, eqn: Eqn, path: tuple[int, ...]) -> None:
         """Add a quantized equation, its float values where the float graph has none, and the look at its results."""
@@ -185,16 +185,16 @@ class _Walk:
         if (value := self.real.value(var)) is None:
             return None
         if var not in self._rounded:
-            self._rounded[var] = self.real.apply(storing(var.type), value)
+            self._rounded[var] = self.real.apply(quantized_as(var.type), value)
         return self._rounded[var]
 
     def _as_real(self, var: Var) -> Var:
         """The real numbers of a variable."""
         if not is_quantized(var.type):
             return var
-        if var not in self._told:
-            self._told[var] = self.real.apply(telling(var.type), var)
-        return self._told[var]
+        if var not in self._dequantized:
+            self._dequantized[var] = self.real.apply(dequantized_from(var.type), var)
+        return self._dequantized[var]
 
     # Loops.
 

@@ -16,7 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.kernels.core.operand import namespace
 from jfuse.passes.quantize.forms import follows
-from jfuse.quantization.real_numbers.numbers import Computed, storing, telling
+from jfuse.quantization.real_numbers.numbers import Computed, dequantized_from, quantized_as
 from jfuse.quantization.real_numbers.walker import Exact, RealGraph
 from jfuse.running.over_samples import OverSamples, samples_at_once
 from jfuse.running.runner import untraceable
@@ -116,7 +116,7 @@ def _rounded(real: RealGraph, value: Atom | None, like: Atom | None) -> Atom | N
     """A value in the steps of a type."""
     if not isinstance(value, Var) or like is None or not is_quantized(like.type):
         return value
-    return real.apply(telling(like.type), real.apply(storing(like.type), value))
+    return real.apply(dequantized_from(like.type), real.apply(quantized_as(like.type), value))
 
 
 def _choosing(result: TensorType, number: int) -> Computed:
