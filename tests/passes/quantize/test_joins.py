@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -83,10 +82,9 @@ def test_what_integers_are_computed_of_is_joined_as_integers() -> None:
 
 @pytest.mark.parametrize(("recipe", "is_told"), [("int8", True), ("int16x8", False)])
 def test_an_integer_output_is_told_with_both_ranges(
-    recipe: str, is_told: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    recipe: str, is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("jfuse"), "propagate", True)  # commands keep their lines to themselves
-    caplog.set_level(logging.WARNING, logger="jfuse")
+    caplog.set_level("WARNING", logger="jfuse.api.quantized_sizes")  # commands print these warnings, and log none
     named = Recipe.named(recipe, outputs="int8" if recipe == "int8" else "int16")
     source = jfuse.Model(_detector(_beside))
     warnings = jfuse.quantize(source, named, [c["x0"] for c in CALLS], verify=False).report.warnings
