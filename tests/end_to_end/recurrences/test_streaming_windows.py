@@ -245,7 +245,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], int | None, str]] = {
         None,
         "jfuse does not know which steps it reads",
     ),
-    "repeated": (lambda x: lstm()(k.RepeatVector(4)(k.LSTM(5)(x))), None, "it steps through what a call has once"),
+    "repeated": (
+        lambda x: lstm()(k.RepeatVector(4)(k.LSTM(5)(x))),
+        None,
+        "it steps through a value of the whole piece",
+    ),
     "last-beside-all": (applied_after(lambda x: x * x[:, -1:]), None, "it combines every step with the last step"),
     "first-step": (lambda x: k.Dense(2)(lstm()(x)[:, 0]), None, "it takes one step other than the last"),
     "flattened": (lambda x: k.Dense(2)(k.Flatten()(lstm()(x))), 4, "it adds up products over the steps"),
