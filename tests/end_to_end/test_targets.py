@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import keras
+import numpy as np
 import pytest
 
 import jfuse
@@ -63,3 +66,25 @@ def test_a_fixed_batch_makes_a_file_for_a_microcontroller() -> None:
     model = keras.Sequential([keras.Input((5, 3)), layers.LSTM(4)])
     result = jfuse.convert(model, target="cmsis-nn", batch=1, verify=False)
     assert jfuse.check(result, "cmsis-nn").runs
+
+
+@pytest.mark.parametrize(("target", "cells"), [("compiled-model", 0), ("litert-gpu", STEPS)])
+def test_an_lstm_with_coupled_gates_is_in_cells_on_a_gpu_alone(target: str, cells: int) -> None:
+    rng = np.random.default_rng(5)
+    weights, recurrent = (rng.standard_normal(shape).astype(np.float32) * 0.4 for shape in ((4, 18), (6, 18)))
+
+    def step(state: Any, x: Any) -> Any:
+        h, c = state
+        forget, cell, out = jnp.split(x @ weights + h @ recurrent, 3, axis=-1)
+        keep = jax.nn.sigmoid(forget)
+        c = keep * c + (1 - keep) * jnp.tanh(cell)
+        h = jax.nn.sigmoid(out) * jnp.tanh(c)
+        return (h, c), h
+
+    def model(x: Any) -> Any:
+        zeros = jnp.zeros((1, 6))
+        return jax.lax.scan(step, (zeros, zeros), x)[1]
+
+    result = jfuse.convert(model, jax.ShapeDtypeStruct((STEPS, 1, 4), np.float32), target=target)
+    assert result.report.operators.get("basic_lstm", 0) == cells
+    assert "while" not in result.report.operators

@@ -8,6 +8,7 @@ from typing import Any
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import recording
 from jfuse.ir.walk import all_eqns, with_bodies
+from jfuse.kernels import ops
 from jfuse.lowering.spellings import respelled, spellings_of
 from jfuse.lowering.spellings.recurrences import in_plain_steps
 from jfuse.opaque_ops.state_operands import keeps_state
@@ -60,11 +61,21 @@ def why_no_state_tensor(eqn: Eqn, ctx: Context) -> str | None:
 
 
 def _has_cells(eqn: Eqn, ctx: Context) -> bool:
-    """Whether an equation can be basic cells that the target takes, in the numbers that the recipe wants."""
+    """Whether an equation can be basic cells that the target takes, in the numbers that the recipe wants.
+
+    Where the input gate is 1 minus the forget gate a basic cell multiplies once more for it: a third more than plain
+    operators, so such an LSTM is in cells on a GPU alone, where a cell is one operation.
+    """
     if ctx.recipe is not None and ctx.recipe.rule_for(equation_name(eqn), str(eqn.op.builtin)).mode not in _IN_FLOATS:
         return False
     with recording() as trace:
         if respelled(eqn, "cells") is None:
             return False
     cells = [e for e in all_eqns(Graph("cells", (), tuple(trace.eqns), ())) if e.op.overwrites]
-    return all(ctx.target.why_not(e) is None for e in cells)
+    on_gpu = ctx.target.accelerator is not None and all(ctx.target.why_on_cpu(e) is None for e in cells)
+    return (on_gpu or not _is_coupled(eqn)) and all(ctx.target.why_not(e) is None for e in cells)
+
+
+def _is_coupled(eqn: Eqn) -> bool:
+    """Whether an LSTM has no weights for its input gate, which is 1 minus the forget gate."""
+    return eqn.op in (ops.unidirectional_sequence_lstm, ops.lstm) and eqn.inputs[1] is None
