@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from jfuse.base.errors import JfuseError
+from jfuse.base.memo import Memo
 from jfuse.ir.dims import Dim, is_known, same, substitute_value, symbol, symbols_in, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
 from jfuse.ir.trace import Trace, active_trace, at_source, is_tracing
@@ -202,15 +203,10 @@ def with_constants(
     return call
 
 
-_PROGRAMS: dict[Hashable, Any] = {}
-_MOST_PROGRAMS = 64
+_PROGRAMS: Memo[Any] = Memo(64)
 
 
 def shared_program(key: Hashable, make: Callable[[], Program]) -> Program:
     """The jitted program of a key, made on first use: equal graphs (`with_constants`) share their compilations."""
-    if key not in _PROGRAMS:
-        if len(_PROGRAMS) >= _MOST_PROGRAMS:
-            del _PROGRAMS[next(iter(_PROGRAMS))]
-        _PROGRAMS[key] = make()
-    program: Program = _PROGRAMS[key]
+    program: Program = _PROGRAMS.get(key, make)
     return program

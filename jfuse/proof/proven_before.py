@@ -6,14 +6,13 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
+from jfuse.base.memo import Memo
 from jfuse.ir.graph import Const, Graph
 from jfuse.ir.text import format_graph
 from jfuse.ir.walk import all_eqns
 from jfuse.proof.prove import KnownOperands, Proof, prove
 
-_MOST = 256  # proofs that are kept
-
-_PROOFS: dict[Hashable, Proof] = {}
+_PROOFS: Memo[Proof] = Memo(256)
 
 
 def prove_once(
@@ -22,13 +21,7 @@ def prove_once(
     """As `prove` for all inputs; the earlier proof where the same graphs, constants included, were proven before."""
     claims = tuple(claims)
     key = (_key(body), _key(replacement), _key_of_known(known), claims, tolerance)
-    proof = _PROOFS.get(key)
-    if proof is None:
-        proof = prove(body, replacement, known, claims, tolerance=tolerance, for_all=True)
-        if len(_PROOFS) >= _MOST:
-            del _PROOFS[next(iter(_PROOFS))]
-        _PROOFS[key] = proof
-    return proof
+    return _PROOFS.get(key, lambda: prove(body, replacement, known, claims, tolerance=tolerance, for_all=True))
 
 
 def _key(graph: Graph) -> Hashable:

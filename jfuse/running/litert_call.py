@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +9,7 @@ import numpy as np
 
 from jfuse.base.errors import JfuseError, LowerError
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
+from jfuse.base.memo import Memo
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Const, Graph, Program, Signature, State
 from jfuse.ir.text import format_graph
@@ -72,9 +71,8 @@ class LiteRtCall:
         return ordered
 
 
-_CALLS: OrderedDict[tuple[str, tuple[tuple[int, int], ...], Limits], LiteRtCall] = OrderedDict()
-_MOST_CALLS = 256  # interpreters; each holds a copy of the constants of its equations
-_CALLS_LOCK = threading.Lock()
+_CALLS: Memo[LiteRtCall] = Memo(256)
+"""Interpreters; each holds a copy of the constants of its equations."""
 
 
 def litert_call(
@@ -86,13 +84,7 @@ def litert_call(
     """
     graph = rename_dims(graph, sizes)
     key = (format_graph(replace(graph, name=""), sources=False, known=False), tuple(states.items()), limits)
-    with _CALLS_LOCK:
-        if key not in _CALLS:
-            if len(_CALLS) >= _MOST_CALLS:
-                _CALLS.popitem(last=False)
-            _CALLS[key] = LiteRtCall(graph, states, limits=limits)
-        _CALLS.move_to_end(key)
-        return _CALLS[key]
+    return _CALLS.get(key, lambda: LiteRtCall(graph, states, limits=limits))
 
 
 def _file(graph: Graph, plain: Sequence[int], results: Sequence[int], states: Sequence[tuple[int, int]]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jfuse.base.memo import Memo
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import symbols_in
 from jfuse.ir.evaluate import evaluate, sizes_of
@@ -20,8 +20,7 @@ from jfuse.running.partition import is_changed
 from jfuse.running.runner import run_equation
 
 _SHAPE_LIKE = 64  # elements; integers up to so many stay NumPy: they may be shapes, which kernels need by value
-_MOST = 1024
-_PROGRAMS: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+_PROGRAMS: Memo[Callable[..., Any]] = Memo(1024)
 
 
 def computed(eqn: Eqn, operands: Sequence[np.ndarray | None], env: Mapping[Var, Any]) -> tuple[np.ndarray, ...]:
@@ -58,18 +57,14 @@ def _compiled(eqn: Eqn, op: TflOp, operands: Sequence[np.ndarray | None]) -> Seq
     data = [i for i, v in enumerate(operands) if _is_data(v)]
     fixed = tuple(v if v is None or _is_data(v) else (v.shape, str(v.dtype), v.tobytes()) for v in operands)
     key = (op.builtin, op.body, str(dict(eqn.params)), tuple((i, _abstract(v)) for i, v in enumerate(fixed)))
-    if key not in _PROGRAMS:
-        if len(_PROGRAMS) >= _MOST:
-            _PROGRAMS.popitem(last=False)
 
-        def call(*arrays: Any) -> tuple[Any, ...]:
-            operand_list = list(operands)
-            for i, array in zip(data, arrays, strict=True):
-                operand_list[i] = array
-            return run_equation(eqn, operand_list, {})
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        operand_list = list(operands)
+        for i, array in zip(data, arrays, strict=True):
+            operand_list[i] = array
+        return run_equation(eqn, operand_list, {})
 
-        _PROGRAMS[key] = quick_jit(call)
-    results: Sequence[Any] = _PROGRAMS[key](*(operands[i] for i in data))
+    results: Sequence[Any] = _PROGRAMS.get(key, lambda: quick_jit(call))(*(operands[i] for i in data))
     return results
 
 
