@@ -31,9 +31,9 @@ from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.allocation import need_allocation
 from jfuse.verification.inputs.user_inputs import need_inputs
 from jfuse.verification.latency import latency_of
-from jfuse.verification.noise import noise_of, unmeasured
 from jfuse.verification.options import Verify
 from jfuse.verification.plan import leaks_infinities, passes_infinities_on
+from jfuse.verification.quantization_noise.of_file import noise_of, unmeasured
 from jfuse.verification.sides import Sides
 
 

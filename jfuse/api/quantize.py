@@ -33,8 +33,8 @@ from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.allocation import need_allocation
 from jfuse.verification.latency import latency_of
-from jfuse.verification.noise import noise_of, unmeasured
 from jfuse.verification.quantization_noise.measured import measured
+from jfuse.verification.quantization_noise.of_file import noise_of, unmeasured
 from jfuse.verification.quantization_noise.pairs import computes_with_integers
 from jfuse.verification.quantization_noise.reached import reaching
 from jfuse.verification.quantization_noise.report import QuantizeReport

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jfuse.base.errors import NotFused
+from jfuse.base.memo import Memo
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
@@ -41,7 +42,7 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[Graph]:
         return prove(body, *rest, **options)
 
     monkeypatch.setattr(proven_before, "prove", counted)
-    monkeypatch.setattr(proven_before, "_PROOFS", {})
+    monkeypatch.setattr(proven_before, "_PROOFS", Memo(8))
     return bodies
 
 

@@ -21,7 +21,7 @@ from jfuse.quantization.recipe import EXTRAPOLATED, Recipe
 from jfuse.quantization.statistics import is_earlier
 from jfuse.records.conversion import Report
 from jfuse.verification.file_answers import InFile, Start, answers, in_litert, interpreters
-from jfuse.verification.noise import noise_in
+from jfuse.verification.quantization_noise.of_file import noise_in
 from jfuse.verification.quantization_noise.output_errors import corrected, product_errors
 
 _CALLS = 64  # of the calibration data: each is run in every file

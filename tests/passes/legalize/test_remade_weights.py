@@ -11,7 +11,7 @@ import pytest
 import jfuse
 from jfuse.base.errors import VerifyFailed
 from jfuse.running.interpreter import LiteRt
-from jfuse.verification.noise import noise_of
+from jfuse.verification.quantization_noise.of_file import noise_of
 from tests.models.keras_libraries import awake
 from tests.passes.quantize.models import snr_db
 
