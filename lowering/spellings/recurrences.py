@@ -50,29 +50,16 @@ def _outputs(eqn: Eqn, forward: Array, backward: Array) -> tuple[Array, ...]:
     return (ops.concatenation(*outputs, axis=2),) if eqn.params["merge_outputs"] else outputs
 
 
-@spelling_of(ops.bidirectional_sequence_lstm, when=("target", "steps"))
+@spelling_of(ops.bidirectional_sequence_lstm, when=("target", "steps", "integers", "loop"))
 def two_lstms(eqn: Eqn, x: Array, *operands: Array | None) -> tuple[Array, ...] | None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM forwards, and on the reversed sequence; not with an auxiliary input."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM forwards, and on the reversed sequence; an auxiliary input is read backwards only."""
     weights, states, aux = operands[: 2 * _WEIGHTS], operands[2 * _WEIGHTS :][:4], operands[2 * _WEIGHTS + 4 :]
-    if any(a is not None for a in aux):
+    if any(a is not None for a in aux[1:]):
         return None
     y, h, c = ops.unidirectional_sequence_lstm(x, *weights[:_WEIGHTS], *states[:2], **_options(eqn))
-    turned = ops.reverse_v2(x, [_time(eqn)])
+    turned = ops.reverse_v2(x if not aux or aux[0] is None else aux[0], [_time(eqn)])
     back, *others = ops.unidirectional_sequence_lstm(turned, *weights[_WEIGHTS:], *states[2:], **_options(eqn))
     return (*_outputs(eqn, y, back), h, c, *others)
-
-
-@spelling_of(ops.bidirectional_sequence_lstm, when=("integers", "loop"))
-def two_integer_lstms(eqn: Eqn, x: Array, *operands: Array | None) -> tuple[Array, ...] | None:
-    """As `two_lstms`, of what has steps in integers; the backward LSTM may read an auxiliary input alone."""
-    forward, backward, states, aux = operands[:17], operands[17:34], operands[34:38], operands[38:]
-    params = eqn.params
-    if any(a is not None for a in aux[1:]) or params["fused_activation_function"] != "TANH" or params["proj_clip"]:
-        return None
-    read = ops.reverse_v2(x if not aux or aux[0] is None else aux[0], [_time(eqn)])
-    y, *ends = ops.unidirectional_sequence_lstm(x, *forward, *states[:2], **_options(eqn))
-    z, *others = ops.unidirectional_sequence_lstm(read, *backward, *states[2:], **_options(eqn))
-    return *_outputs(eqn, y, z), *ends, *others
 
 
 @spelling_of(ops.bidirectional_sequence_rnn, when=("target", "steps"))

@@ -40,6 +40,11 @@ def bilstm(*, time_major: bool, merge_outputs: bool) -> Callable[..., Any]:
     return call
 
 
+def bilstm_of_two_sequences(x: Any, aux: Any, *states: Any) -> Any:
+    weights = [*lstm_weights(0.1), *lstm_weights(0.7)]
+    return ops.bidirectional_sequence_lstm(x, *weights, *states, aux, time_major=True)
+
+
 def birnn(x: Any, h: Any, g: Any) -> Any:
     weights = drawn(CELLS, WIDTH), drawn(CELLS, CELLS), drawn(CELLS)
     return ops.bidirectional_sequence_rnn(x, *weights, h, *weights[:2], drawn(CELLS) * 2, g)
@@ -55,6 +60,7 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
     "BIDIRECTIONAL_SEQUENCE_LSTM": [
         (bilstm(time_major=False, merge_outputs=False), [((1, 4, WIDTH), F), *[STATE] * 4]),
         (bilstm(time_major=True, merge_outputs=True), [((4, 1, WIDTH), F), *[STATE] * 4]),
+        (bilstm_of_two_sequences, [*[((4, 1, WIDTH), F)] * 2, *[STATE] * 4]),
     ],
     "BIDIRECTIONAL_SEQUENCE_RNN": [(birnn, [((1, 4, WIDTH), F), STATE, STATE])],
     "SELECT": [(ops.select, [((2, 3), B), ((2, 3), F), ((2, 3), F)])],
