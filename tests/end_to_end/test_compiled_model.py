@@ -19,6 +19,7 @@ from jfuse.running.file_process import CompiledModelProcess
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.targets.compiled_model import why_not_loaded
 from tests.end_to_end.invokes import TOLERANCE, check_invokes
+from tests.models import sources
 from tests.models.keras_libraries import awake
 from tests.models.recurrences.recurrent import first_of_each_kind
 from tests.models.recurrences.recurrent_rows import Row
@@ -42,8 +43,9 @@ def test_each_kind_of_recurrence(row: Row, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "mode"), slow_but(lambda of: of == QUICK_FAMILY, FAMILIES))
-def test_each_family_in_a_mode(name: str, mode: str, tmp_path: Path) -> None:
+def test_each_family_in_a_mode(name: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five calls, with growing and shrinking batches; `python -m bench.compiled_model --modes all` runs all modes."""
+    monkeypatch.setattr(sources, "saved", sources.saved_call)
     case = Case.of(MODELS[name], tmp_path, batch=None)
     lite = for_compiled_model(case, MODES[mode])
     assert why_not_loaded(lite.program) == []

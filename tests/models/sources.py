@@ -43,6 +43,14 @@ def concrete(model: Any) -> Any:
     return tf.function(call, autograph=False).get_concrete_function(*specs_of(model))
 
 
+def saved_call(model: Any, folder: Path) -> Path:
+    """A SavedModel of the model's call alone: tf_keras saves each layer with traces that take seconds."""
+    module, call = tf.Module(), concrete(model)
+    module.call, module.read = call, call.variables
+    tf.saved_model.save(module, str(folder), signatures=call)
+    return folder
+
+
 def keras_file(model: Any, folder: Path) -> Path:
     """A `.keras` file."""
     path = folder.with_suffix(".keras")

@@ -1,4 +1,4 @@
-"""Models of jax's libraries convert, are verified against jax itself, and answer alike on three calls in LiteRT."""
+"""Models of jax's libraries convert and answer as jax does on three calls in LiteRT; some are verified, too."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ for name in ("flax", "equinox", "haiku"):
 from tests.models.jax_models import FEW, MORE, JaxModel  # noqa: E402
 
 
-def check(model: JaxModel) -> None:
-    result = jfuse.convert(model.function, jfuse.Inputs(model.specs, params=model.params))
-    assert {d.pair for d in result.report.differences} == {"jax/xla", "jax/litert"}
+def check(model: JaxModel, *, verify: bool) -> None:
+    result = jfuse.convert(model.function, jfuse.Inputs(model.specs, params=model.params), verify=verify)
+    assert {d.pair for d in result.report.differences} == ({"jax/xla", "jax/litert"} if verify else set())
     assert tuple(sorted(f.composite for f in result.report.fused)) == model.fuses
     # Modules of nnx draw numbers of their own, which no trace allows.
     function = model.function if model.params is None else jax.jit(lambda *args: model.function(model.params, *args))
@@ -35,10 +35,10 @@ def check(model: JaxModel) -> None:
 
 @pytest.mark.parametrize("name", FEW)
 def test_models_of_jax_convert(name: str) -> None:
-    check(FEW[name]())
+    check(FEW[name](), verify=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MORE)
 def test_more_models_of_jax_convert(name: str) -> None:
-    check(MORE[name]())
+    check(MORE[name](), verify=False)

@@ -53,9 +53,9 @@ ROWS = [
 IN_TURN = [ROWS[2 * i + (i % 5 == 1)] for i in range(len(LAYERS))]
 # Of these, the large one and the one of an open length are slow: their weights and sizes are met without Keras, too.
 QUICK = [row for row in IN_TURN[::2] if row[0].units < 256 and row[0].steps is not None]
-# Every layer in every way, every layer with both libraries and every library in every way: all pairs, not all triples.
+# Every layer in every way; rows with both libraries in every way are above. tf_keras takes seconds to save a model.
 OTHER_ROWS = [
-    (replace(layers, library=LIBRARIES[(i + j) % 2]), way)
+    (replace(layers, library=LIBRARIES[(i + j) % 2 if way != "saved_model" else 0]), way)
     for i, layers in enumerate(LAYERS)
     for j, way in enumerate(way for way in WAYS if way not in {row[1] for row in ROWS[2 * i : 2 * i + 2]})
 ]
@@ -79,7 +79,7 @@ def convert_and_check(model: KerasLstm, way: str, folder: Path, *, verify: bool)
 
 @pytest.mark.parametrize(("model", "way"), slow_but(QUICK.__contains__, ROWS), ids=str)
 def test_keras(model: KerasLstm, way: str, tmp_path: Path) -> None:
-    convert_and_check(model, way, tmp_path, verify=True)
+    convert_and_check(model, way, tmp_path, verify=(model, way) in QUICK)
 
 
 @pytest.mark.slow

@@ -81,9 +81,10 @@ def test_decoys(name: str) -> None:
 
 
 def keras_rows() -> Iterator[Any]:
-    """The default suite has Keras 3 with an open batch, and the first model with a fixed one."""
-    for library, name, batch in product(LIBRARIES, KERAS, (None, 1, 2)):
-        usual = library == "keras" and (batch is None or name == next(iter(KERAS)))
+    """Each model with each batch and both libraries; the default suite has open batches, and one of the first model."""
+    for (i, name), (j, batch) in product(enumerate(KERAS), enumerate((None, 1, 2))):
+        library = "keras" if batch is None else list(LIBRARIES)[(i + j) % 2]
+        usual = library == "keras" and (batch is None or i == 0)
         yield pytest.param(library, name, batch, marks=() if usual else pytest.mark.slow)
 
 
