@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 from jfuse.base.notebooks import NotebookView
 
 if TYPE_CHECKING:
+    from jfuse import ir as ir
+    from jfuse import lite as lite
+    from jfuse import reports as reports
     from jfuse.api.check import check
     from jfuse.api.convert import convert
     from jfuse.api.diff import diff
@@ -168,7 +171,7 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def _public(name: str) -> Any:
     """A public name, or a module of the package as `jfuse.ir`. The first of them that is no error imports it all.
 
     All of it, because rules and ops are registered as their modules are imported, and a user's rule comes after ours.
@@ -183,6 +186,9 @@ def __getattr__(name: str) -> Any:
     globals()[name] = value
     return value
 
+
+if not TYPE_CHECKING:  # for type checkers, a name that is not there is a mistake
+    __getattr__ = _public
 
 NotebookView.registered = partial(import_module, "jfuse.reports")
 

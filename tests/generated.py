@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -51,12 +52,24 @@ def _options() -> str:
     return option_list.markdown({name: getattr(jfuse, name) for name in names})
 
 
+def _schema(path: str) -> str:
+    from tests import json_schemas
+
+    (text,) = (json_schemas.text(form) for form in json_schemas.FORMATS.values() if json_schemas.path(form) == path)
+    return text
+
+
+_SCHEMAS = [
+    f"docs/schemas/{name}.json"
+    for name in ("verification", "check", "cost", "diff", "quantize_report", "benchmark", "ops", "rules", "passes")
+]
 GENERATED: Mapping[str, Callable[[], str]] = {
     "jfuse/reports/spelled.txt": _spelled,
     "jfuse/tf_nodes/op_defs.txtpb": _op_defs,
     "docs/runs-on.md": _runs_on,
     "docs/pipeline.md": _pipeline,
     "docs/options.md": _options,
+    **{path: partial(_schema, path) for path in _SCHEMAS},
 }
 """The path of each file from the root, and the function that gives its text."""
 

@@ -21,7 +21,7 @@ from jfuse.base.options import given
 from jfuse.frontends.selection import Inputs
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.passes.options import Forms, LoweringOptions, Pipeline, State
+from jfuse.passes.options import CountedStage, Forms, LoweringOptions, OnStage, Pipeline, State
 from jfuse.passes.pipeline import changes_results, with_own
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
@@ -85,26 +85,30 @@ def convert(
     lite.report.size_bytes = lite.size_bytes
     lite.report.seconds["export"] = time.perf_counter() - started
     if compared is not None:
-        own.on_stage("verify")
         reference = Model(lite.program) if changes_results(steps) else model
-        _compare(lite, reference, target_named(asked.target).runtimes, compared, quantization.calibration)
+        _compare(lite, reference, target_named(asked.target).runtimes, compared, quantization.calibration, own.on_stage)
     elif target_named(asked.target).in_interpreter:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 
-def _compare(lite: Model, source: Model, runtimes: Sequence[str], options: Verify, data: CalibrationData) -> None:
+def _compare(
+    lite: Model, source: Model, runtimes: Sequence[str], options: Verify, data: CalibrationData, on_stage: OnStage
+) -> None:
     """Add the verification to the model and to its report.   runtimes: further ones
 
     Of a quantized model the float one is compared, and the quantized one with that, on the data of its calibration.
     """
+    on_stage("verify")
     started = time.perf_counter()
     if options.inputs is None and passes_infinities_on(source.program) and not leaks_infinities(lite.program, runtimes):
         options = replace(options, edges=options.edges or "infinite")
     options = replace(options, edges=options.edges or "none", shrink=options.shrink or 0)
     sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtimes)
     try:
-        verification = verify_in(options, lambda: with_source_in_f32(sides))
+        verification = verify_in(
+            options, lambda: with_source_in_f32(sides), CountedStage.of(on_stage, "verify", "calls")
+        )
     except VerifyFailed as failed:
         failed.report = lite.report
         raise

@@ -25,10 +25,10 @@ from jfuse.model import Model
 from jfuse.passes.context import Calibrate, Context
 from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
-from jfuse.passes.options import Forms, LoweringOptions, Pipeline, QuantizationOptions, State
+from jfuse.passes.options import CountedStage, Forms, LoweringOptions, Pipeline, QuantizationOptions, State
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline, with_own
 from jfuse.passes.quantize.half_files import has_halves, without_halves
-from jfuse.quantization.calibrate import calibrate
+from jfuse.quantization.calibrate import OnCalls, calibrate
 from jfuse.quantization.data import CalibrationData, repeatable
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
@@ -116,7 +116,7 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
         all_fused(ctx)
     unquantized = None
     if ctx.recipe is not None:
-        apart = replace(ctx, recipe=None, report=Report(), on_stage=lambda stage: None)
+        apart = replace(ctx, recipe=None, report=Report(), on_stage=_silent)
         trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
         floats = run_pipeline(source, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
@@ -178,19 +178,23 @@ def _attempt(
     data: to calibrate with; None for those of the options. seen: collects their statistics, first of all for the
     recipe that was asked for.
     """
+    on_stage = _silent if seen else ctx.on_stage  # the first attempt reports the stages
+    on_calls = CountedStage.of(on_stage, "calibrate", "calls")
     calibrated = (
-        _calibration(options, seen)
+        _calibration(options, seen, on_calls)
         if data is None
-        else _calibration(replace(options, calibration=data, known=None), [])
+        else _calibration(replace(options, calibration=data, known=None), [], on_calls)
     )
-    apart = replace(ctx, recipe=recipe, calibrate=calibrated, report=ctx.report.noting())
-    if seen:  # not the first attempt, which told the stages
-        apart = replace(apart, on_stage=lambda stage: None)
+    apart = replace(ctx, recipe=recipe, calibrate=calibrated, report=ctx.report.noting(), on_stage=on_stage)
     changed = run_pipeline(program, apart, passes.steps, dump_dir=passes.dump_dir, dumped=passes.dumped)
     return Attempt(changed, apart.report)
 
 
-def _calibration(options: QuantizationOptions, seen: list[Statistics]) -> Calibrate | None:
+def _silent(stage: str) -> None:
+    """Report no stage."""
+
+
+def _calibration(options: QuantizationOptions, seen: list[Statistics], on_calls: OnCalls) -> Calibrate | None:
     """Function that finds ranges; None without data.   seen: receives its statistics"""
     data = options.calibration
     if data is None:
@@ -204,7 +208,9 @@ def _calibration(options: QuantizationOptions, seen: list[Statistics]) -> Calibr
     ) -> Statistics:
         earlier = (*seen, *([] if options.known is None else [options.known]))
         whole = next(filter(None, (k.where_whole(program, observed, histograms, moments) for k in earlier)), None)
-        seen.append(whole or calibrate(program, observed, data, histograms=histograms, moments=moments))
+        seen.append(
+            whole or calibrate(program, observed, data, histograms=histograms, moments=moments, on_calls=on_calls)
+        )
         return seen[-1]
 
     return found

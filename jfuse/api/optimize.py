@@ -23,7 +23,7 @@ from jfuse.ir.graph import Const, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.model import Model
-from jfuse.passes.options import Forms, Pipeline
+from jfuse.passes.options import CountedStage, Forms, Pipeline
 from jfuse.quantization.recipe import LEAST_HALVES
 from jfuse.quantization.recipe_names import RecipeName
 from jfuse.records.conversion import Report
@@ -36,6 +36,7 @@ from jfuse.tflite.targets.compiled_model import interpreter_only
 from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.file_answers import unknown_operators
 from jfuse.verification.file_times import Timing, timed
+from jfuse.verification.verify import OnProgress
 
 _FORMS = (Forms(), Forms(prefer="speed"), Forms(loop="while"), Forms(prefer="speed", loop="while"))
 """The forms of recurrences, in the order in which they are tried."""
@@ -91,7 +92,7 @@ def optimize(
         result.report.notes.append(f"the result was not compared: LiteRT has no kernel for {', '.join(unknown)}")
     elif verify:
         own.on_stage("verify")
-        _verified(result, path, limits)
+        _verified(result, path, limits, CountedStage.of(own.on_stage, "verify", "calls"))
     return result
 
 
@@ -216,7 +217,7 @@ def _finished(found: Model, text: bytes, data: bytes, timing: Timing | None) -> 
     return found.with_bytes(text, report)
 
 
-def _verified(result: Model, path: Path, limits: Limits) -> None:
+def _verified(result: Model, path: Path, limits: Limits, on_progress: OnProgress) -> None:
     started = time.perf_counter()
-    compare(result, path, limits=limits)
+    compare(result, path, limits=limits, on_progress=on_progress)
     result.report.seconds["verify"] = time.perf_counter() - started

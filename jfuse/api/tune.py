@@ -20,7 +20,7 @@ from jfuse.base.option_values import path_of, real, several
 from jfuse.base.options import given
 from jfuse.frontends.selection import Inputs
 from jfuse.model import Model
-from jfuse.passes.options import FUSED, Forms, Pipeline
+from jfuse.passes.options import FUSED, CountedStage, Forms, Pipeline
 from jfuse.records.conversion import Report, TunedForms
 from jfuse.running.loaded_file import asked
 from jfuse.running.programs.device import Device
@@ -28,6 +28,7 @@ from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.file_times import SECONDS, timed
 from jfuse.verification.options import Verify
+from jfuse.verification.verify import OnProgress
 
 _MOST = 6  # forms of one recurrence that are measured
 _FAR = 4.0  # times the expected time of the fastest form: what the cost model puts beyond is not measured
@@ -98,7 +99,8 @@ def tune(
     if verify:
         own.on_stage("verify")
         is_file = isinstance(source, str | Path) and Path(source).suffix == ".tflite"
-        _compared(result, source if is_file else None, device)
+        on_progress = CountedStage.of(own.on_stage, "verify", "calls")
+        _compared(result, source if is_file else None, device, on_progress)
     return result
 
 
@@ -198,7 +200,7 @@ def _reported(result: Model, told: str) -> Model:
     return result
 
 
-def _compared(result: Model, against: Any, device: str | None) -> None:
+def _compared(result: Model, against: Any, device: str | None, on_progress: OnProgress) -> None:
     started = time.perf_counter()
-    compare(result, against, Verify(device=device))
+    compare(result, against, Verify(device=device), on_progress=on_progress)
     result.report.seconds["verify"] = time.perf_counter() - started

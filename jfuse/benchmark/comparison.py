@@ -21,7 +21,7 @@ from jfuse.benchmark.conversions import BenchmarkSource, ConversionRun, converte
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
 from jfuse.frontends.selection import Inputs
 from jfuse.model import Model
-from jfuse.passes.options import OnStage
+from jfuse.passes.options import CountedStage, OnStage
 from jfuse.programs.operator_times import operator_times
 from jfuse.quantization.data import RANDOM
 from jfuse.quantization.recipe_names import RecipeName
@@ -215,10 +215,13 @@ class _Bench:
         """The row with the time of each operator of its first signature."""
         if not data or not row.latency:
             return row
-        self.on_stage(f"profile: {row.name}")
+        stage = f"profile: {row.name}"
+        self.on_stage(stage)
+        counted = CountedStage.of(self.on_stage, stage, "operators")
         key, inputs = self._calls()[0]
         try:
-            return replace(row, profile=operator_times(self._named(data), key, inputs, self.limits, self.device))
+            profile = operator_times(self._named(data), key, inputs, self.limits, self.device, counted)
+            return replace(row, profile=profile)
         except JfuseError as error:
             return row.noted(" ".join(f"no profile: {error.reason}".split()))
 

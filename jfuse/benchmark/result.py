@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
-from jfuse.base.measure import as_json_number
+from jfuse.base.json_form import JsonFormat, write_data
 from jfuse.base.notebooks import NotebookView
 from jfuse.programs.operator_times import OperatorTime
-from jfuse.reports.as_json import write_data
 
-FORMAT, VERSION = "jfuse.benchmark", 1
 ALL_THREADS = 0
 """The number of threads of a runner that chooses it itself."""
 
@@ -52,6 +50,12 @@ class BenchRow:
     difference: float | None = None
     notes: tuple[str, ...] = ()
     profile: tuple[OperatorTime, ...] = ()
+    json_also: ClassVar = {"latency": "latency_by_text"}
+
+    @property
+    def latency_by_text(self) -> dict[str, Latency]:
+        """The latency by the number of threads, or by `all`."""
+        return {str(threads or "all"): latency for threads, latency in self.latency.items()}
 
     def noted(self, note: str) -> BenchRow:
         """The row with one more note."""
@@ -78,6 +82,7 @@ class Benchmark(NotebookView):
         return "\n".join([*lines, *("  ".join(cells) for cells in (HEADER, *cells_of(self)))])
 
 
+FORMAT = JsonFormat("jfuse.benchmark", 1, more={"models": list[Benchmark]})
 HEADER = ("file", "seconds", "peak MiB", "bytes", "operators", "median us (p90)", "error")
 
 
@@ -114,15 +119,7 @@ def _text(value: float | None, form: str) -> str:
 
 def to_json(results: Sequence[Benchmark]) -> dict[str, Any]:
     """The results as dicts, lists, texts and numbers."""
-    return {"format": FORMAT, "version": VERSION, "models": [_model(result) for result in results]}
-
-
-def _model(result: Benchmark) -> dict[str, Any]:
-    table = asdict(result)
-    for row in table["rows"]:
-        row["latency"] = {str(threads or "all"): times for threads, times in row["latency"].items()}
-        row["difference"] = as_json_number(row["difference"])
-    return table
+    return FORMAT.content(models=results)
 
 
 def write_benchmark(results: Sequence[Benchmark], path: str | os.PathLike[str]) -> Path:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
 
 from jfuse.base.errors import printable
-
-OnStage = Callable[[str], None]
+from jfuse.passes.options import CountedStage, OnStage
 
 console = Console()
 errors = Console(stderr=True)
@@ -44,7 +43,15 @@ def show_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def progress() -> Iterator[OnStage]:
     """A line with the stage that runs now, on a terminal."""
     with errors.status("starting") as status:
-        yield lambda stage: status.update(f"{escape(printable(stage))} …")
+        yield lambda stage: status.update(escape(printable(progress_text(stage))))
+
+
+def progress_text(stage: str) -> str:
+    """The stage, with how far it is where that is counted."""
+    if not isinstance(stage, CountedStage):
+        return f"{stage} …"
+    total = f" of {max(stage.total, stage.done):,}" if stage.total else ""
+    return f"{stage} … {stage.done:,}{total} {stage.unit}"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from jfuse.api import quantize as api_quantize
 from jfuse.api.load import load
 from jfuse.api.lower import lowered
 from jfuse.base.errors import JfuseError, VerifyFailed
+from jfuse.base.json_form import write_data
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_columns, show_rows
@@ -20,15 +21,15 @@ from jfuse.cli.spelling import as_options
 from jfuse.cli.tables import cost_columns, signature_columns, summary
 from jfuse.frontends.selection import Inputs
 from jfuse.model import Model
-from jfuse.passes.options import CostOrder, Forms, LoweringOptions, Pipeline
+from jfuse.passes.options import CostOrder, CountedStage, Forms, LoweringOptions, Pipeline
 from jfuse.passes.pipeline import STAGES, passes_until
-from jfuse.programs.cost import FORMAT, VERSION, in_order
+from jfuse.programs.cost import FORMAT, FileCost, cost_of, in_order
 from jfuse.quantization.data import RANDOM, CalibrationData
 from jfuse.quantization.npz import npz_arrays
 from jfuse.quantization.statistics import is_earlier
 from jfuse.records.conversion import Report
 from jfuse.records.verification import Verification
-from jfuse.reports.as_json import write_data, write_json, write_report
+from jfuse.reports.as_json import write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.noise import write_quantized_html
 from jfuse.reports.page import write_html
@@ -146,9 +147,12 @@ class CostTable:
 
     def show(self, model: Model) -> None:
         """Print the costs of each signature, and write them as JSON."""
-        costs = [model.cost(key, measure=self.measure) for key in model.signatures]
+        with progress() as on_stage:
+            counted = CountedStage.of(on_stage, "measure", "operators")
+            data = model.to_bytes() if self.measure else None
+            costs = [cost_of(model.signature(key), None, data, counted) for key in model.signatures]
         if self.json is not None:
-            write_data({"format": FORMAT, "version": VERSION, "signatures": [c.to_json() for c in costs]}, self.json)
+            write_data(FORMAT.content(FileCost(tuple(costs))), self.json)
         for cost in costs:
             rows = {"operator": cost.operators, "type": cost.by_type(), "layer": cost.by_layer()}[self.by]
             show("")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import jfuse
 from jfuse.api.diff import diff as compared
+from jfuse.base.json_form import JsonFormat, write_data
 from jfuse.benchmark.comparison import bench as measured
 from jfuse.benchmark.page import write_benchmark_page
 from jfuse.benchmark.picture import need_matplotlib, write_benchmark_picture
@@ -17,8 +17,9 @@ from jfuse.cli import interrupts
 from jfuse.cli.console import progress, show, show_columns
 from jfuse.cli.options import Reports
 from jfuse.cli.spelling import as_options
-from jfuse.reports.as_json import write_data
-from jfuse.reports.target_check import TargetCheck
+from jfuse.reports.target_check import RuntimesCheck, TargetCheck
+
+CHECK = JsonFormat("jfuse.check", 1, TargetCheck | RuntimesCheck)
 
 
 def bench(models: Sequence[Path], reports: Reports, png: Path | None, **arguments: Any) -> None:
@@ -62,13 +63,12 @@ def diff(a: Path, b: Path, json: Path | None, **arguments: Any) -> bool:
 def check(model: Path, target: str | None, device: str | None, json: Path | None) -> bool:
     """Print the check, and say whether each target that is named, else any of all, and the device take the file."""
     found = jfuse.check(model, target, device=device)  # type: ignore[arg-type]  # a word: check refuses unknown targets
-    takes_it = found.runs if isinstance(found, TargetCheck) else list(found.takes_it)
     details = [found] if target is None or isinstance(found, TargetCheck) else found.targets
     for line in (line for each in details for line in each.lines()):
         show(line)
     if json is not None:
-        write_data({"format": "jfuse.check", "version": 1, "takes_it": takes_it, **asdict(found)}, json)
-    takes_all = found.runs if isinstance(found, TargetCheck) or target is not None else bool(takes_it)
+        write_data(CHECK.content(found), json)
+    takes_all = found.runs if isinstance(found, TargetCheck) or target is not None else bool(found.takes_it)
     if found.device is not None:
         for line in found.device.lines():
             show(line)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from jfuse.base.measure import as_json_number
+from jfuse.base.json_form import JsonFormat
 
-FORMAT, VERSION = "jfuse.diff", 1
 MOST_LINES = 12
 """Of one kind, as text; JSON has all."""
 _TITLES = {
@@ -61,6 +60,7 @@ class ModelDiff:
     findings: tuple[Finding, ...]
     operators: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     matched: int = 0
+    json_also: ClassVar = {"equal": "equal"}
 
     @property
     def equal(self) -> bool:
@@ -83,10 +83,10 @@ class ModelDiff:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as dicts, lists, texts and numbers."""
-        found = asdict(self)
-        for finding in found["findings"]:
-            finding["largest"] = as_json_number(finding["largest"])
-        return {"format": FORMAT, "version": VERSION, "equal": self.equal, **found}
+        return FORMAT.content(self)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+
+FORMAT = JsonFormat("jfuse.diff", 1, ModelDiff)

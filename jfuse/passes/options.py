@@ -44,7 +44,26 @@ CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], At
 State: TypeAlias = StateMode | Mapping[str, Sequence[Any]]
 """A mode, or by name an input and an output of the source that are a state: those are the source's own."""
 OnStage: TypeAlias = Callable[[str], None]
-"""Is told the name of each stage of a conversion as it starts."""
+"""Called with the name of each stage of a conversion as it starts, and with a `CountedStage` as it goes on."""
+
+
+class CountedStage(str):
+    """The name of a stage, with its progress.   done, total: how many `unit`s; total is 0 if it is not known"""
+
+    def __new__(cls, name: str, done: int, total: int, unit: str) -> CountedStage:
+        """Make the name, with the attributes of these names."""
+        stage = super().__new__(cls, name)
+        stage.done, stage.total, stage.unit = done, total, unit
+        return stage
+
+    done: int
+    total: int
+    unit: str
+
+    @classmethod
+    def of(cls, on_stage: OnStage, name: str, unit: str) -> Callable[[int, int], None]:
+        """Make a function of done and total that reports them."""
+        return lambda done, total: on_stage(cls(name, done, total, unit))
 
 
 def target_words(words: str) -> str:
@@ -178,7 +197,9 @@ class Pipeline:
     dump_dir: str | Path | None = option(
         "A folder for the text after each pass.", default=None, takes=Path, file_okay=False
     )
-    on_stage: OnStage = option("Called with the name of each stage as it starts.", default=_silent, flag="")
+    on_stage: OnStage = option(
+        "Called with the name of each stage as it starts, and with its progress.", default=_silent, flag=""
+    )
 
     def __post_init__(self) -> None:
         need_function("on_stage=", self.on_stage)

@@ -37,6 +37,7 @@ from jfuse.passes.legalize.legalize_target import legalize_target
 from jfuse.passes.legalize.memory_apart import memory_apart
 from jfuse.passes.legalize.promote_loops import promote_loops
 from jfuse.passes.legalize.remade_weights import remade_weights
+from jfuse.passes.options import CountedStage
 from jfuse.passes.outline.target_composites import target_composites
 from jfuse.passes.own import Pass, passes_of, registered_passes
 from jfuse.passes.promises import (
@@ -296,7 +297,7 @@ def run_pipeline(
     steps = tuple(step if isinstance(step, Stage) else Stage(step) for step in passes)
     for number, step in enumerate(steps):
         started = time.perf_counter()
-        ctx.on_stage(step.__name__)
+        ctx.on_stage(CountedStage(step.__name__, number + 1, len(steps), "passes"))
         try:
             checked = program.graphs() if number else ()  # by the step before
             program = _step(step, program, ctx, _Checks(steps[:number], checked, check_types))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from jfuse.base.errors import need_choice
+from jfuse.base.json_form import JsonFormat
 from jfuse.ir.dims import is_known, substitute_dim, symbols_in
 from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import TensorType
@@ -20,8 +21,6 @@ from jfuse.programs.operator_times import operator_times
 from jfuse.programs.products import products_of
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.tensor_data import packed_size
-
-FORMAT, VERSION = "jfuse.cost", 1
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,7 @@ class ProgramCost:
     weight_bytes: int
     arena_bytes: int
     assumed_one_turn: tuple[str, ...] = ()
+    json_also: ClassVar = {name: name for name in ("macs", "us", "by_type", "by_layer")}
 
     @property
     def macs(self) -> int:
@@ -111,12 +111,20 @@ class ProgramCost:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as dicts, lists, texts and numbers."""
-        totals = {"macs": self.macs, "us": self.us}
-        tables = {"by_type": [asdict(r) for r in self.by_type()], "by_layer": [asdict(r) for r in self.by_layer()]}
-        return {"format": FORMAT, "version": VERSION, **asdict(self), **totals, **tables}
+        return FORMAT.content(self)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+
+@dataclass(frozen=True)
+class FileCost:
+    """Costs of all signatures of a file."""
+
+    signatures: tuple[ProgramCost, ...]
+
+
+FORMAT = JsonFormat("jfuse.cost", 1, ProgramCost | FileCost)
 
 
 def in_order(rows: Sequence[OperatorCost], by: CostOrder) -> tuple[OperatorCost, ...]:
@@ -138,11 +146,16 @@ def _totals(rows: Any, key: Any) -> tuple[OperatorCost, ...]:
     return in_order(tuple(totals.values()), "macs")
 
 
-def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: bytes | None = None) -> ProgramCost:
+def cost_of(
+    signature: Signature,
+    sizes: Mapping[str, int] | None = None,
+    data: bytes | None = None,
+    on_operator: Callable[[int, int], None] = lambda done, total: None,
+) -> ProgramCost:
     """Compute the cost of one call of a signature.
 
     sizes: for open sizes, by name; 1 for others. data: the file of the program, whose operators are measured; None to
-    measure nothing.
+    measure nothing. on_operator: called with the number of measured operators, and of all.
     """
     graph = signature.graph
     named = {name: (sizes or {}).get(name, 1) for name in sorted(symbols_in(tuple(v.type.shape for v in graph.inputs)))}
@@ -154,7 +167,7 @@ def cost_of(signature: Signature, sizes: Mapping[str, int] | None = None, data: 
             name: np.zeros([int(d) for d in t.shape], t.dtype.numpy)
             for name, t in zip(signature.input_names, types, strict=False)
         }
-        times = operator_times(data, signature.key, inputs)
+        times = operator_times(data, signature.key, inputs, on_operator=on_operator)
         rows = [replace(row, us=t.us, reason=t.reason) for row, t in zip(rows, times, strict=True)]
     atoms = [a for eqn in graph.all_eqns() for a in eqn.inputs if isinstance(a, Const)]
     weights = sum({c.digest: _stored(c) for c in atoms}.values())

@@ -6,7 +6,7 @@ its neighbours there, so the sum is more than the whole takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from statistics import median
@@ -50,10 +50,12 @@ def operator_times(
     inputs: Mapping[str, np.ndarray],
     limits: Limits = DEFAULT_LIMITS,
     device: Device | None = None,
+    on_operator: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[OperatorTime, ...]:
     """The time of each operator of a signature, in the order in which they run.
 
-    data: a file with signatures. device: where it runs; None for here.
+    data: a file with signatures. device: where it runs; None for here. on_operator: called with the number of
+    operators so far, and of all.
 
     Operators in the bodies of loops and branches count with their WHILE or IF. Raises JfuseError for a file of more
     than MOST_OPERATORS, and where LiteRT does not run it.
@@ -71,7 +73,11 @@ def operator_times(
     except Refused as error:
         raise JfuseError("LiteRT does not run the file", found=str(error)) from error
     cut = _Cut(model, number, held)
-    return tuple(cut.time(operator, limits, device) for operator in graph.operators)
+    times = []
+    for operator in graph.operators:
+        times.append(cut.time(operator, limits, device))
+        on_operator(len(times), len(graph.operators))
+    return tuple(times)
 
 
 class _Cut:

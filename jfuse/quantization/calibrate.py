@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,6 +33,7 @@ from jfuse.running.runner import untraceable
 
 _INPUT_BYTES = 2**27  # of the calls that are in memory at once
 _GROUP_BYTES, _GROUP_RUNS = 2**23, 8  # of a group, beyond what keeps all cores busy: each has records of all values
+OnCalls = Callable[[int, int], None]
 _MANY = 4096  # calls: as soon as these, or those of a group, were read, there are many
 
 
@@ -44,6 +45,7 @@ def calibrate(
     histograms: Collection[Observed] = (),
     moments: Mapping[Observed, Moments] | None = None,
     signature: str | None = None,
+    on_calls: OnCalls = lambda done, total: None,
 ) -> Statistics:
     """Run the calibration data and collect statistics of the observed values.
 
@@ -51,6 +53,7 @@ def calibrate(
         about ten times as long as the extremes.
     moments: of inputs of products, by the first result of the product and a name in `part`.
     signature: the one that calls without a key are of.
+    on_calls: called with the number of calls so far, and of all in this process, or 0 if that is not known.
 
     data may also be statistics of earlier calibrations, as `is_earlier` has them; nothing is run then.
     The calls are read one batch after the other. Calls that do not depend on each other run together, over all devices
@@ -79,9 +82,12 @@ def calibrate(
         records: dict[str, Record] = {}
         expected, items = _looked_ahead(calibration_items(program, data, signature))
         with closing(_Runs(program, slots, expected)) as runs:
+            done = 0
             for group in runs.groups(items):
                 for found in runs.run(group):
                     _add(records, {values[what]: record for what, record in found.items()})
+                done += sum(len(item.calls) for item in group)
+                on_calls(done, 0 if expected >= _MANY else expected)
         return records
 
     whole: dict[str, Record] = {}

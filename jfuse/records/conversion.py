@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from jfuse.base.errors import NotFused
 from jfuse.base.measure import Measure
 from jfuse.base.notebooks import NotebookView
 from jfuse.ir.graph import Graph, Var
+from jfuse.records.remedies import remedy_of
 
 _WARNING = "warning: "
 _SLOWER = 1.1  # times as long: less than that may be chance
@@ -26,8 +28,9 @@ class Speed:
     fused_microseconds: float
     plain_microseconds: float
     plain: str
-    is_kept: bool
-    forms: Mapping[str, float] = field(default_factory=dict)
+    is_kept: bool = field(metadata={"json": "kept"})
+    forms: Mapping[str, float] = field(default_factory=dict, metadata={"json": "expected"})
+    json_also: ClassVar = {"text": "__str__"}
 
     @property
     def ratio(self) -> float:
@@ -62,6 +65,7 @@ class Fusion:
     unproven: str = ""
     stopped: str = "not tried"
     conditions: tuple[str, ...] = ()
+    json_also: ClassVar = {"proof": "proof"}
 
     @property
     def proof(self) -> str:
@@ -91,6 +95,7 @@ class Refusal:
     condition: str
     source: str
     detail: str = ""
+    json_also: ClassVar = {"remedy": "remedy"}
 
     @classmethod
     def of(cls, refusal: NotFused, what: str, rule: str, source: object) -> Refusal:
@@ -101,6 +106,11 @@ class Refusal:
     def reason(self) -> str:
         """The condition, with the expected and the actual value if the refusal has them."""
         return f"{self.condition}: {self.detail}" if self.detail else self.condition
+
+    @property
+    def remedy(self) -> str:
+        """What refusals.md advises; "" for conditions of the user's own rules."""
+        return remedy_of(self.condition)
 
     def __str__(self) -> str:
         place = f" at {self.source}" if self.source else ""
@@ -122,6 +132,12 @@ class Difference:
     reason: str = ""
     measure: Measure | None = None
     samples: int = 0
+    json_also: ClassVar = {"passed": "passed"}
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error is within the tolerance."""
+        return self.error <= self.tolerance
 
 
 @dataclass(frozen=True)
@@ -139,7 +155,7 @@ class LoopForm:
     microseconds: float = 0.0
     chosen_microseconds: float = 0.0
     fastest: str = ""
-    forms: Mapping[str, float] = field(default_factory=dict)
+    forms: Mapping[str, float] = field(default_factory=dict, metadata={"json": "expected"})
 
     def __str__(self) -> str:
         return f"{self.form} ({self.size})"
@@ -257,7 +273,7 @@ class LatencyRatio:
 
     ratio: float
     microseconds: float
-    float_microseconds: float
+    float_microseconds: float = field(metadata={"json": "floats"})
 
     def __str__(self) -> str:
         times = f"{self.microseconds:.4g} instead of {self.float_microseconds:.4g} us in LiteRT on this machine"
@@ -285,10 +301,16 @@ class Report(NotebookView):
     noise: list[Noise] = field(default_factory=list)
     latency: LatencyRatio | None = None
     custom: list[CustomOperators] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list, metadata={"json": None})
     operators: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    json_also: ClassVar = {"promises": "promise_texts"}
+
+    @property
+    def promise_texts(self) -> tuple[str, ...]:
+        """The promises in words."""
+        return tuple(map(str, self.promises))
 
     def noting(self, *notes: str) -> Report:
         """The report with further notes; lists and tables are its own, so that later passes may fill them."""

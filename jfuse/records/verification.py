@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -101,14 +102,15 @@ class Verification(NotebookView):
     seconds: dict[str, float] = field(default_factory=dict)
     backend: str = ""
     notes: list[str] = field(default_factory=list)
-    inputs: tuple[tuple[str, Mapping[str, np.ndarray]], ...] = ()
+    inputs: tuple[tuple[str, Mapping[str, np.ndarray]], ...] = field(default=(), metadata={"json": None})
     failing: Path | None = None
     command: str = ""
     unfinished: bool = False
-    before: Program | None = field(default=None, repr=False)
-    after: Program | None = field(default=None, repr=False)
+    before: Program | None = field(default=None, repr=False, metadata={"json": None})
+    after: Program | None = field(default=None, repr=False, metadata={"json": None})
+    json_also: ClassVar = {"passed": "passed"}
 
     @property
     def passed(self) -> bool:
         """Whether every output is within its tolerance, and all was compared."""
-        return not self.unfinished and all(d.error <= d.tolerance for d in self.differences)
+        return not self.unfinished and all(d.passed for d in self.differences)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
 
 from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
 from jfuse.records.conversion import Fusion, LoopForm, Refusal, Report
+from jfuse.records.remedies import remedy_of
 
 
 def explain_lines(report: Report) -> list[str]:
@@ -34,11 +32,6 @@ def explain_lines(report: Report) -> list[str]:
     if not lines:
         lines.append("no recurrences, no composites: every operation is converted by itself")
     return lines
-
-
-def remedy_of(condition: str) -> str:
-    """The remedy for a refusal from jfuse/refusals.md; "" for names of the user's own rules."""
-    return _remedies().get(condition, "")
 
 
 def _of_fusion(fusion: Fusion) -> Iterator[str]:
@@ -92,13 +85,3 @@ def _expected(chosen: str, microseconds: float, forms: Mapping[str, float]) -> I
 
 
 _MOST_FORMS = 3
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
-
-
-@cache
-def _remedies() -> dict[str, str]:
-    """The last column of the tables in jfuse/refusals.md, by the first."""
-    text = files("jfuse").joinpath("refusals.md").read_text(encoding="utf-8")
-    text = _LINK.sub(r"docs/\1", text)
-    rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines())
-    return {row[0].strip("`"): row[-1] for row in rows if len(row) == 3 and row[0].startswith("`")}

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.base.files import write_atomic
-from jfuse.base.measure import as_json_number
+from jfuse.base.json_form import as_json
 from jfuse.ir.graph import Program
 from jfuse.records.conversion import Report
 from jfuse.records.verification import EquationError, Verification
-from jfuse.reports.as_json import conversion, measure, to_json
+from jfuse.reports.as_json import to_json
 from jfuse.reports.lanes import place
 from jfuse.reports.rows import PageRow, Rows, rows_of
 
@@ -57,7 +57,7 @@ def page_data(
     del content["equations"]
     return {
         "verification": content,
-        "conversion": None if report is None else conversion(report),
+        "conversion": as_json(report),
         "sides": {name: None if side is None else side.data() for name, side in page_sides.items()},
     }
 
@@ -151,10 +151,10 @@ def _error(row: int, error: EquationError) -> dict[str, Any]:
     return {
         "row": row,
         "pair": error.pair,
-        "own": as_json_number(error.own),
+        "own": as_json(error.own),
         "layer": error.layer,
         "notes": _notes(error),
-        **(measure(error.measure) or {}),
+        **(as_json(error.measure) or {}),
     }
 
 

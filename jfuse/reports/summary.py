@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jfuse.records.conversion import Report
-from jfuse.reports.explain import remedy_of
+from jfuse.records.remedies import remedy_of
 
 Rows = list[tuple[str, str]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from jfuse.base.errors import KernelFailed, VerifyFailed
 from jfuse.ir.graph import Eqn, Program
@@ -59,6 +60,7 @@ class TargetCheck:
     compiler: str = ""
     compiler_refuses: bool = False
     device: DeviceCheck | None = None
+    json_also: ClassVar = {"takes_it": "runs"}
 
     @property
     def runs(self) -> bool:
@@ -101,6 +103,7 @@ class RuntimesCheck:
 
     targets: tuple[TargetCheck, ...]
     device: DeviceCheck | None = None
+    json_also: ClassVar = {"takes_it": "takes_it"}
 
     @property
     def runs(self) -> bool:

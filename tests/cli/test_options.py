@@ -17,12 +17,14 @@ from typer.testing import CliRunner
 
 import jfuse
 from jfuse.cli import app as cli
+from tests.json_schemas import FORMATS, schema
+from tests.reports.shape import misfits
 
 COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
 NO_JSON = {
     "demo": "an example to look at",
 }
-FORMATS = {
+CALLS = {
     "convert": ("jfuse.verification", ["{model}", "-o", "{out}"]),
     "quantize": ("jfuse.verification", ["{model}", "-o", "{out}", "--recipe", "float16"]),
     "quantize-report": ("jfuse.quantize_report", ["{int8}", "--against", "{model}"]),
@@ -49,7 +51,7 @@ def options_of(command: str) -> set[str]:
 def test_every_command_can_be_quiet_and_verbose_and_tell_it_as_json(command: str) -> None:
     assert {"--quiet", "--verbose"} <= options_of(command)
     assert ("--json" in options_of(command)) is (command not in NO_JSON)
-    assert (command in FORMATS) is (command not in NO_JSON)
+    assert (command in CALLS) is (command not in NO_JSON)
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +62,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in sorted(FORMATS)]
+    "command", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in sorted(CALLS)]
 )
 def test_a_quiet_command_prints_nothing_and_writes_json(command: str, model: Path, tmp_path: Path) -> None:
-    name, words = FORMATS[command]
+    name, words = CALLS[command]
     places = {"{model}": str(model), "{out}": str(tmp_path / "out.tflite"), "{int8}": str(tmp_path / "int8.tflite")}
     if "{int8}" in words:
         jfuse.quantize(model, "int8", "random", verify=False).save(places["{int8}"])
@@ -73,6 +75,7 @@ def test_a_quiet_command_prints_nothing_and_writes_json(command: str, model: Pat
     assert (done.exit_code, done.output) == (0, "")
     found = json.loads(report.read_text())
     assert (found["format"], found["version"]) == (name, 1)
+    assert misfits(found, schema(FORMATS[name])) == []
 
 
 def test_a_quiet_command_still_tells_errors(tmp_path: Path) -> None:

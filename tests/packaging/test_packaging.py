@@ -55,7 +55,7 @@ def data_files() -> set[str]:
     page = {path.relative_to(ROOT).as_posix() for path in (reports / "page").iterdir()}
     tables = {p.relative_to(ROOT).as_posix() for p in (ROOT / "jfuse" / "tflite" / "targets" / "tables").iterdir()}
     files = (
-        *("py.typed", "refusals.md", "reports/spelled.txt", "reports/verification.schema.json"),
+        *("py.typed", "refusals.md", "reports/spelled.txt"),
         *("tf_nodes/messages.proto", "tf_nodes/op_defs.txtpb", "passes/scans/to_loops/measured_forms.json"),
     )
     return page | tables | {f"jfuse/{name}" for name in files}

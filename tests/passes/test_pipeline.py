@@ -24,7 +24,7 @@ from jfuse.kernels.control import composite, scan, while_
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
-from jfuse.passes.options import Forms
+from jfuse.passes.options import CountedStage, Forms
 from jfuse.passes.pipeline import PIPELINE, Stage, run_pipeline
 from jfuse.passes.promises import NO_COMPOSITES, NO_SCANS, NOTHING_DEAD, ONLY_BUILTINS, RESULTS_APART, Promise
 from tests import cells
@@ -248,6 +248,8 @@ def test_stages_are_told_and_timed_in_order() -> None:
     ctx = Context(on_stage=stages.append)
     run_pipeline(program(small(), small()), ctx)
     assert stages == [step.__name__ for step in PIPELINE]
+    counts = [(stage.done, stage.total, stage.unit) for stage in stages if isinstance(stage, CountedStage)]
+    assert counts == [(i + 1, len(PIPELINE), "passes") for i in range(len(PIPELINE))]
     assert list(ctx.report.seconds) == stages
     assert all(seconds >= 0 for seconds in ctx.report.seconds.values())
 

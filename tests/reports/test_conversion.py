@@ -62,7 +62,7 @@ def reports(saved_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def test_the_json_tells_of_the_conversion_and_of_the_errors(reports: Path) -> None:
     told = json.loads((reports / "m.json").read_text(encoding="ascii"))
-    assert list(misfits(told, SCHEMA, SCHEMA)) == []
+    assert misfits(told, SCHEMA) == []
     assert told["passed"]
     assert told["subject"] == "m.tflite"
     assert {d["pair"] for d in told["differences"]} >= {"tensorflow/xla", "tensorflow/litert"}

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jfuse.records.conversion import Fusion, KeptState, LoopForm, Refusal, Report
-from jfuse.reports.explain import explain_lines, remedy_of
+from jfuse.records.remedies import remedy_of
+from jfuse.reports.explain import explain_lines
 
 FUSED = Fusion(
     "jfuse.lstm",

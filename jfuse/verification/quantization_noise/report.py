@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jfuse.base.errors import need_choice
-from jfuse.base.files import write_atomic
-from jfuse.base.measure import Measure, as_json_number
+from jfuse.base.json_form import JsonFormat, write_data
+from jfuse.base.measure import Measure
 from jfuse.base.notebooks import NotebookView
 from jfuse.ir.graph import Program
 
-FORMAT, VERSION = "jfuse.quantize_report", 1
 Order = Literal["own", "propagated", "graph"]
 _SHOWN = 20
 
@@ -76,8 +74,8 @@ class QuantizeReport(NotebookView):
     calls: int = 0
     seconds: float = 0.0
     backend: str = ""
-    program: Program | None = field(default=None, repr=False)
-    reference_program: Program | None = field(default=None, repr=False)
+    program: Program | None = field(default=None, repr=False, metadata={"json": None})
+    reference_program: Program | None = field(default=None, repr=False, metadata={"json": None})
 
     def ranked(self, by: Order = "own") -> list[TensorNoise]:
         """The tensors, worst first.   by: SNR of the equation alone, or as it arrives; "graph" for the graph's order"""
@@ -103,28 +101,15 @@ class QuantizeReport(NotebookView):
 
     def to_json(self) -> dict[str, Any]:
         """The report as dicts, lists, texts, numbers, bools and None, tensors in the graph's order."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "subject": self.subject,
-            "reference": self.reference,
-            "calls": self.calls,
-            "seconds": self.seconds,
-            "backend": self.backend,
-            "tensors": [_tensor(t) for t in self.tensors],
-            "unmatched": list(self.unmatched),
-            "notes": list(self.notes),
-        }
+        return FORMAT.content(self)
 
     def write_json(self, path: str | os.PathLike[str]) -> Path:
         """Write it as JSON: whole or not at all. Raises JfuseError where that cannot be written."""
-        write_atomic(path, (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode("ascii"))
-        return Path(path)
+        return write_data(self.to_json(), path)
 
 
+FORMAT = JsonFormat("jfuse.quantize_report", 1, QuantizeReport)
 _COLUMNS = ("alone dB", "arrives dB", "mse", "saturated", "used", "weights dB", "operator", "tensor")
-_PLAIN = ("signature", "result", "op", "tensor", "type", "source", "is_paired")
-_NUMBERS = ("snr_db", "mse", "own_snr_db", "own_mse", "saturated", "utilisation", "weights_snr_db")
 
 
 def _row(tensor: TensorNoise) -> Sequence[str]:
@@ -138,8 +123,3 @@ def _row(tensor: TensorNoise) -> Sequence[str]:
         tensor.op + ("" if tensor.is_paired else " *"),
         tensor.tensor,
     )
-
-
-def _tensor(tensor: TensorNoise) -> dict[str, Any]:
-    found = {name: getattr(tensor, name) for name in _PLAIN} | {"path": list(tensor.path)}
-    return found | {name: as_json_number(getattr(tensor, name)) for name in _NUMBERS}
