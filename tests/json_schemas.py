@@ -31,7 +31,7 @@ FORMATS: Mapping[str, JsonFormat] = {
         rules.PASSES,
     )
 }
-_SIMPLE = {
+_SIMPLE: Mapping[Any, dict[str, Any]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer", "minimum": 0},  # each is a count, a size or a position
