@@ -10,6 +10,7 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
+from jfuse.lowering.rule_tools.case_distinctions import makes_integers
 from jfuse.proof.index_ranges import Extents, IndexRange, Passed, entries_of, moved_ranges
 
 _MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
@@ -32,7 +33,8 @@ def drawn_ranges(graph: Graph) -> dict[Var, IndexRange]:
     """Find the ranges to draw inputs from, so that their consumers take them.
 
     Indices lie within their table and axes within the rank. A divisor is not 0. Sizes and steps are few. The overlap
-    threshold of boxes lies between 0 and 1. Integers that are only flags are 0 and 1.
+    threshold of boxes lies between 0 and 1. Integers that are only flags are 0 and 1. Floats that are cast to unsigned
+    integers are not negative.
     """
     asked, steps = _learned(graph, _asked, moved_ranges), _learned(graph, _counted, _of_counts)
     ranges = {v: asked.get(v, IndexRange()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
@@ -107,6 +109,8 @@ def _asked(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
         yield IndexRange(0, (1,)), operands[3]
         yield IndexRange(1, (_LARGEST_SIZE,)), operands[2]
     yield from _special(eqn, shape)
+    if makes_integers(eqn) and eqn.outputs[0].dtype.kind == "u":  # no integer of it is that of a number below 0
+        yield IndexRange(), operands[0]
 
 
 def _of_role(eqn: Eqn, place: int, atom: Atom | None, rank: int) -> Iterator[tuple[IndexRange, Atom | None]]:

@@ -15,7 +15,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import quantizes_as_it_runs
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.lowering.rule_tools.case_distinctions import switch_of
+from jfuse.lowering.rule_tools.case_distinctions import makes_integers
 from jfuse.proof.inputs import (
     LONGER,
     CallInputs,
@@ -210,14 +210,10 @@ def _left_open(signature: Signature) -> frozenset[str]:
     integers a kernel takes its steps from the largest float, which must be finite.
     """
     eqns = list(all_eqns(signature.graph))
-    operands = (e.inputs[0] for e in eqns if e.op.scales == "into" or _makes_integers(e))
+    operands = (e.inputs[0] for e in eqns if e.op.scales == "into" or makes_integers(e))
     if any(a is not None and a.type.dtype.is_float for a in operands):
         return HUGE
     return OVERFLOWING if any(map(quantizes_as_it_runs, eqns)) else frozenset()
-
-
-def _makes_integers(eqn: Eqn) -> bool:
-    return switch_of(eqn) == "cast" and eqn.outputs[0].dtype.kind in "iu"
 
 
 def _batch_size(signature: Signature, sizes: Mapping[str, int]) -> int:

@@ -21,6 +21,11 @@ def switch_of(eqn: Eqn) -> str | None:
     return switch if cuts and not any(o.type.dtype.is_float for o in eqn.outputs) else None
 
 
+def makes_integers(eqn: Eqn) -> bool:
+    """Whether an equation casts floats to integers."""
+    return switch_of(eqn) == "cast" and eqn.outputs[0].type.dtype.is_integer
+
+
 def families(graph: Graph) -> frozenset[str]:
     """The families of all case distinctions in a graph, those of fused activations and clips included."""
     switches = {switch_of(eqn) for eqn in all_eqns(graph)}

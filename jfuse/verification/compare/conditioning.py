@@ -113,7 +113,7 @@ class _Rounding:
     def may_be(wrong: WrongOutput) -> bool:
         """Whether rounding can explain an output: f32, or rounded by the reference, with a finite difference."""
         is_rounded = wrong.wanted.dtype == np.float32 or wrong.tolerance.unit > 0
-        return is_rounded and bool(np.isfinite(wrong.measure.relative))
+        return is_rounded and bool(np.isfinite(wrong.measure.absolute))  # beside zeros alone any error is infinite
 
     @classmethod
     def of(cls, wrong: WrongOutput, exact: Value, plain: Value) -> _Rounding | None:

@@ -2,7 +2,7 @@
 
 An ARG_MAX, a TOPK, a suppression of boxes or a comparison turns differences of a rounding into other results. Two
 runners of one graph agree up to such choices if the values that the choices are made of agree within the tolerance, and
-if, given the one's values there, the other computes the one's results.
+if, given the one's values there, the other computes the one's results. So do casts of floats beyond an integer type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
-from jfuse.verification.compare.step_functions import by_result
+from jfuse.verification.compare.step_functions import StepFunction, by_result
 from jfuse.verification.compare.tolerance import of_narrow_source, tolerance_on_the_way
 from jfuse.verification.compare.wrong import WrongOutput
 from jfuse.verification.runners.in_tensorflow import call_from
@@ -36,6 +36,8 @@ from jfuse.verification.runners.without_custom_ops import results_of_stubs
 from jfuse.verification.subject import STATE, Arrays
 
 _STEPS = frozenset({"compare", "round", "mod", "cast"})  # of a real number they make one of a few
+_TIED = "ties within the tolerance were broken differently"
+_BEYOND = "a CAST of floats beyond its integer type gives any integer, so these were not compared"
 InnerValues = Mapping[Var, np.ndarray]
 
 
@@ -70,7 +72,7 @@ class Ties:
         explained = _TieCheck(self, signature, row, wrong, tolerance, max(tolerance, *on_the_way))
         left = [w for w in wrong if not explained(w)]
         tied = sorted({w.output for w in wrong if w not in left})
-        note = f"{', '.join(tied)} of {step.key!r}: ties within the tolerance were broken differently"
+        note = f"{', '.join(tied)} of {step.key!r}: {_BEYOND if explained.is_beyond else _TIED}"
         return left, (note,) if tied else ()
 
     def _on_the_way(self, key: str, output: str) -> float:
@@ -100,6 +102,7 @@ class _TieCheck:
     def __post_init__(self) -> None:
         self._answers: dict[str, bool] = {}
         self._steps = by_result(self.signature.graph)
+        self.is_beyond = False  # whether floats are cast that their integer type does not hold
 
     def __call__(self, wrong: WrongOutput) -> bool:
         reference, runner = wrong.pair.split("/")
@@ -173,7 +176,7 @@ class _TieCheck:
         if function is None or values is None or self.signature.states:
             return False
         nodes = values(*(step.inputs[name] for name in function.inputs))
-        before = _before_choices(self.signature.graph, nodes)
+        before = _before_choices(self.signature.graph, nodes) | self._rounded_by(nodes)
         chosen = _chosen(self.signature.graph, nodes) if takes_any else {}
         results = self._following(step, {}, before, chosen)
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
@@ -203,7 +206,7 @@ class _TieCheck:
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
 
     def _rounded_by(self, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Var, np.ndarray]:
-        """Results of the source's fake quantizations."""
+        """Results of the source's fake quantizations and casts to integers."""
         results = {v: nodes.get(s.of_node, ()) for v, s in self._steps.items()}
         return {v: a[0] for v, a in results.items() if len(a) == 1 and _fits(a[0], v)}
 
@@ -241,7 +244,7 @@ class _TieCheck:
         # Indices, runtime values and rounded results may differ freely; they have tests of their own below.
         untold = {*places, *_of_runtime(graph), *(s.result for s in steps)}
         rounded = (
-            s.may_give(x, given[s.result], self.near * float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
+            self._may_give(s, x, given[s.result])
             for s, x in zip(steps, results[len(results) - len(steps) :], strict=True)
         )
         near = (self._is_near(v, g) for (var, g), v in zip(given.items(), values, strict=True) if var not in untold)
@@ -253,6 +256,12 @@ class _TieCheck:
             raise _TieMismatch
         names = (*self.signature.output_names, *(f"{STATE}{s.name}" for s in self.signature.states))
         return dict(zip(names, computed, strict=True))
+
+    def _may_give(self, steps: StepFunction, operand: np.ndarray, result: np.ndarray) -> bool:
+        """Whether a step function of nearly this operand has this result."""
+        slack = self.near * float(np.abs(operand[np.isfinite(operand)]).max(initial=0.0))
+        self.is_beyond |= bool(steps.leaves_open(operand, slack).any())
+        return steps.may_give(operand, result, slack)
 
     def _is_near(self, found: np.ndarray, wanted: np.ndarray) -> bool:
         """Whether real numbers agree within the tolerance, and quantized ones to the next step."""

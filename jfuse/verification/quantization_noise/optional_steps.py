@@ -33,6 +33,7 @@ _WIDER_DB = 3.0
 One number in thousands that is cut off costs more, and some dozens of calls do not show it: of a product in 8 bits with
 64 calls, ranges that cost 2.0 dB in these were worth 9 to 13 dB in 64 others.
 """
+_TOLD_DB = 1.0  # from which the report says what they cost
 _FEWEST = 4  # calls in each half: one half gives the ranges, the other tests them
 _STEPS = {
     "equalization": "equalization is",
@@ -166,12 +167,23 @@ def _without_harm(chosen: Attempt, recipe: Recipe, trial: _Trial, lower: Lower) 
         without = lower(recipe_without, None)
         tolerance_db = _WIDER_DB if step == EXTRAPOLATED else _CHANCE_DB
         harmed = _harmed([_Pair(trial, chosen.program, without.program)], tolerance_db)
-        if harmed and step == EXTRAPOLATED and not _harms_others(recipe, recipe_without, trial, lower):
-            continue
-        if harmed:
+        if step == EXTRAPOLATED and not (harmed and _harms_others(recipe, recipe_without, trial, lower)):
+            chosen = replace(chosen, report=chosen.report.noting(*_cost(trial, chosen.program, without.program)))
+        elif harmed:
             note = _note(_STEPS[step], harmed[0], trial.scores(chosen.program), trial.scores(without.program))
             chosen, recipe = replace(without, report=without.report.noting(note)), recipe_without
     return chosen
+
+
+def _cost(trial: _Trial, program: Program, without: Program) -> Iterator[str]:
+    """A note on what extrapolated ranges cost the output that they cost most, where that shows."""
+    costly = _harmed([_Pair(trial, program, without)], _TOLD_DB)
+    for key, name in costly[:1]:
+        ours, others = trial.scores(program)[key, name], trial.scores(without)[key, name]
+        yield (
+            f"ranges reach beyond these calls, as other data may: output {name!r} of {key!r} has {ours:.1f} dB "
+            f'in these, {others:.1f} with range_algorithm="minmax"'
+        )
 
 
 def _harms_others(recipe: Recipe, without: Recipe, trial: _Trial, lower: Lower) -> bool:

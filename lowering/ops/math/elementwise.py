@@ -15,6 +15,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp, static_value
 from jfuse.lowering.rule_tools.compute_in_f32 import in_f32
 from jfuse.lowering.rule_tools.open_broadcast import agreeing
+from jfuse.lowering.rule_tools.order_of_unsigned import in_order, unsigned
 from jfuse.lowering.rule_tools.query import dtype, one_like, rank, scalar, type_of
 from jfuse.lowering.rule_tools.whole_sizes import whole_part
 from jfuse.lowering.rules import LowerRule, lowers
@@ -32,6 +33,19 @@ def alike(name: str, op: TflOp) -> LowerRule:
     return lowers(name)(lower)
 
 
+def ordered(name: str, op: TflOp) -> LowerRule:
+    """The rule for a TensorFlow op that asks which of two operands is greater; u64 has no such kernel."""
+
+    def lower(x: Array, y: Array) -> Array:
+        if dtype(x) is not DType.u64:
+            return op(*agreeing(x, y))
+        result = op(*agreeing(in_order(x), in_order(y)))
+        return unsigned(result) if dtype(result) is DType.i64 else result
+
+    lower.__doc__ = f"{op.builtin} of the same operands; of u64 in i64."
+    return lowers(name)(lower)
+
+
 def composed(name: str, spelling: Callable[..., Array]) -> LowerRule:
     """The rule for a TensorFlow op that is a short expression of TFLite ops."""
     return lowers(name)(spelling)
@@ -41,8 +55,8 @@ alike("Add", ops.add)
 alike("AddV2", ops.add)
 alike("Sub", ops.sub)
 alike("Mul", ops.mul)
-alike("Maximum", ops.maximum)
-alike("Minimum", ops.minimum)
+ordered("Maximum", ops.maximum)
+ordered("Minimum", ops.minimum)
 alike("Neg", ops.neg)
 alike("Exp", ops.exp)
 alike("Log", ops.log)
@@ -55,10 +69,10 @@ alike("Ceil", ops.ceil)
 alike("Rint", ops.round_)
 alike("Round", ops.round_)  # both round halves to the even neighbour, as TFLite does
 
-alike("Less", ops.less)
-alike("LessEqual", ops.less_equal)
-alike("Greater", ops.greater)
-alike("GreaterEqual", ops.greater_equal)
+ordered("Less", ops.less)
+ordered("LessEqual", ops.less_equal)
+ordered("Greater", ops.greater)
+ordered("GreaterEqual", ops.greater_equal)
 alike("LogicalAnd", ops.logical_and)
 alike("LogicalOr", ops.logical_or)
 alike("LogicalNot", ops.logical_not)

@@ -13,14 +13,12 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.lowering.rule_tools.operands import as_i32
+from jfuse.lowering.rule_tools.order_of_unsigned import in_order, unsigned
 from jfuse.lowering.rule_tools.query import axes_of, dtype, is_computed, rank, scalar
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
 from jfuse.lowering.rules import LowerRule, lowers
 
 _DELEGATED = 6  # dimensions: XNNPACK takes reductions of more and fails on them (LiteRT 2.3.0)
-
-_HIGHEST_BIT = np.int64(np.iinfo(np.int64).min)
-
 
 def reduces(name: str, op: TflOp, empty: Callable[[DType], Any] | None = None) -> LowerRule:
     """The rule for a reduction, along axes that data may decide. No axes leave the operand as it is.
@@ -29,9 +27,8 @@ def reduces(name: str, op: TflOp, empty: Callable[[DType], Any] | None = None) -
     """
 
     def lower(x: Array, axis: Array, *, keep_dims: bool = False) -> Array:
-        if dtype(x) is DType.u64 and op in (ops.reduce_max, ops.reduce_min):  # in i64 of the same order
-            signed = ops.add(ops.bitcast(x, out_data_type=DType.i64), _HIGHEST_BIT)
-            return ops.bitcast(ops.add(lower(signed, axis, keep_dims=keep_dims), _HIGHEST_BIT), out_data_type=DType.u64)
+        if dtype(x) is DType.u64 and op in (ops.reduce_max, ops.reduce_min):
+            return unsigned(lower(in_order(x), axis, keep_dims=keep_dims))
         none_is_empty = empty is None or all(same(d, 0) is not True for d in x.shape)
         if is_computed(axis) and rank(x) <= _DELEGATED and none_is_empty:
             return op(x, as_i32(axis), keep_dims=keep_dims)

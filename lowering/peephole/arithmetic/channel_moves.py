@@ -46,29 +46,44 @@ def affine_before_moves(eqn: Eqn, view: GraphView) -> Any:
 
 
 # Any number of branches is no pattern.
-@peephole_walk(ops.mul, ops.div)
+@peephole_walk(ops.mul, ops.div, ops.depthwise_conv_2d)
 def scale_before_join(eqn: Eqn, view: GraphView) -> Any:
-    """MUL(CONCATENATION(RELU(CONV_2D(x, w)), …), s) = CONCATENATION(RELU(CONV_2D(x, w * s)), …), for few bits.
+    """MUL(CONCATENATION(RELU(CONV_2D(x, w)), MUL(y, t)), s) = CONCATENATION(RELU(CONV_2D(x, w * s)), MUL(y, t * s)).
 
-    Each row of weights in few bits has a scale, and one scale of integers holds branches whose sizes are alike.
+    For few bits: each row of weights has a scale, and one scale of integers holds branches whose sizes are alike. What
+    is shifted or clipped behind the scale still is.
     """
     affine = Affine.of(eqn)
     join = None if affine is None else sole_producer(view, affine.x)
     if affine is None or join is None or join.op is not ops.concatenation:
         return None
-    branches = [WeightedEqn.of(sole_producer(view, x)) for x in join.inputs]
-    products = [b for b in branches if b is not None and view.rounds_weights(b.eqn) and is_known(b.channels)]
-    need(len(products) == len(branches), "products_in_few_bits")
     need(join.params["axis"] in (-1, eqn.outputs[0].type.rank - 1), "joined_channels")
-    need(affine.is_scale() and affine.scale is not None and bool((affine.scale > 0).all()), "positive_scale_alone")
+    need(affine.scale is not None and bool((affine.scale > 0).all()), "positive_scale")
+    need(affine.shift is not None or affine.function == "NONE", "no_activation_of_scale")
     need(join.params.get("fused_activation_function", "NONE") == "NONE", "no_activation_between")
-    need(all(p.may_scale(view) and p.function in ("NONE", "RELU") for p in products), "own_weights")
+    makers = [sole_producer(view, x) for x in join.inputs]
+    need(any(WeightedEqn.of(e) is not None and view.rounds_weights(e) for e in makers if e), "product_in_few_bits")
+    channels = [x.type.shape[-1] for x in join.inputs if x is not None]
+    need(all(map(is_known, channels)), "known_channels")
+    ends = np.cumsum([int(n) for n in channels])
     assert affine.scale is not None
-    ends = np.cumsum([p.channels for p in products])
     parts = np.split(np.broadcast_to(affine.scale, ends[-1]), ends[:-1])
-    scaled = [p.with_result(part, None, p.function) for p, part in zip(products, parts, strict=True)]
-    need(all(y is not None for y in scaled), "finite_weights")
-    return again(join, inputs=tuple(scaled))
+    scaled = [_scaled(e, part, view) for e, part in zip(makers, parts, strict=True)]
+    need(all(y is not None for y in scaled), "branches_that_scale")
+    joined = again(join, inputs=tuple(scaled))
+    if affine.shift is None:
+        return joined
+    return ops.add(joined, affine.shift, fused_activation_function=affine.function)
+
+
+def _scaled(eqn: Eqn | None, scale: np.ndarray, view: GraphView) -> Any:
+    """The result of a product, or of a scale, with its channels scaled once more; None of others."""
+    product, own = WeightedEqn.of(eqn), Affine.of(eqn)
+    if own is not None and own.scale is not None and own.is_scale():
+        return ops.mul(own.x, own.scale * scale)
+    if product is None or not product.may_scale(view) or product.function not in ("NONE", "RELU"):
+        return None
+    return product.with_result(scale, None, product.function)
 
 
 @peephole_walk(ops.relu, ops.relu6, ops.relu_n1_to_1)

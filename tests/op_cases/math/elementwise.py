@@ -110,8 +110,8 @@ CASTS = (
 DTYPES = (
     *(row for op in ("AddV2", "Sub", "Mul") for row in of_two(op, INTEGERS)),
     *of_two("SquaredDifference", (DType.i32, DType.i64)),
-    *(row for op in ("Maximum", "Minimum") for row in of_two(op, ORDERED)),
-    *(row for op in ("Less", "LessEqual", "Greater", "GreaterEqual") for row in of_two(op, ORDERED)),
+    *(row for op in ("Maximum", "Minimum") for row in of_two(op, INTEGERS)),
+    *(row for op in ("Less", "LessEqual", "Greater", "GreaterEqual") for row in of_two(op, INTEGERS)),
     *(row for op in ("Equal", "NotEqual") for row in of_two(op, INTEGERS)),
     case("NotEqual", args=BOOLS),
     *of_one("Abs", SIGNED, -1, -7),
