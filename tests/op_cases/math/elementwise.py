@@ -11,7 +11,6 @@ from tests.op_cases.case import ROUNDING, Case, Gap, boolean, c64, case, const, 
 from tests.op_cases.every_dtype import (
     INTEGERS,
     NARROW_FLOATS,
-    ORDERED,
     SIGNED,
     UNSIGNED,
     ends,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,35 @@ def test_what_integers_are_computed_of_is_joined_as_integers() -> None:
 
     model = calibrated(_detector(join), Recipe.named("int8"), CALLS)
     assert names_of(model.program)[-2:] == ["fully_connected", "dequantize"]
+
+
+def _norm_behind(join: Join, negative: float = 1.0) -> Program:
+    """Branches of sizes 3,000 apart, a norm of their channels behind the join, and a product of it."""
+    scale = np.repeat(np.array([300, 0.1 * negative], np.float32), 8)
+
+    def function(x: Any) -> Any:
+        small = ops.fully_connected(x, drawn(8, 16, scale=2e-3), None, fused_activation_function="RELU")
+        large = ops.mul(ops.tanh(ops.fully_connected(x, drawn(8, 16, seed=1), None)), np.float32(40))
+        normed = ops.add(ops.mul(join(small, large), scale), drawn(16, seed=2))
+        return ops.fully_connected(normed, drawn(5, 16, seed=3), None)
+
+    return program_of(function, f32(4, 16))
+
+
+@pytest.mark.parametrize(("recipe", "least"), [("int16x8", 40), ("int8", 34), ("dynamic", 36)])
+def test_a_norm_behind_unlike_branches_goes_into_them(recipe: str, least: float) -> None:
+    """One scale of 16 bits leaves the small branch ten steps: 27 dB with the factors behind the join."""
+    rules = replace(Recipe.named(recipe), rules=tuple(replace(r, min_elements=0) for r in Recipe.named(recipe).rules))
+    model = jfuse.quantize(jfuse.Model(_norm_behind(_beside)), rules, [c["x0"] for c in CALLS])
+    assert min(n.snr_db for n in model.report.noise) > least
+    assert names_of(model.program).count("mul") == 1
+
+
+def test_factors_that_a_branch_cannot_take_stay_behind_the_join() -> None:
+    for program in (_norm_behind(_beside, -1.0), _norm_behind(lambda a, b: _beside(a, ops.tanh(b)))):
+        model = jfuse.quantize(jfuse.Model(program), "int16x8", [c["x0"] for c in CALLS], verify=False)
+        names = names_of(model.program)
+        assert {"mul", "depthwise_conv_2d"} & set(names[names.index("concatenation") :])
 
 
 @pytest.mark.parametrize(("recipe", "is_told"), [("int8", True), ("int16x8", False)])

@@ -100,6 +100,23 @@ def test_windows_that_move_round_otherwise_than_sums(bias: float) -> None:
     assert jfuse.verify(model, samples=200, edges="none").passed
 
 
+@pytest.mark.parametrize("name", ["gelu", "approximate", "elu", "cosine"])
+def test_results_that_are_left_of_numbers_near_1(name: str) -> None:
+    """XNNPACK's GELU errs by 2.6e-7 at -4, of results of 1e-4; TensorFlow's ELU and cosine by as much near 0."""
+    functions = {
+        "gelu": lambda x: tf.nn.gelu(x * 0.1 - 4),
+        "approximate": lambda x: tf.nn.gelu(x * 0.1 - 4, approximate=True),
+        "elu": lambda x: tf.nn.elu(1e-5 * x),
+        "cosine": lambda x: 1 - tf.cos(1e-3 * x),
+    }
+    source = tf.function(functions[name], input_signature=[SPEC], autograph=False)
+    model = jfuse.convert(source)
+    assert any("in float64" in note for note in model.report.notes)
+    wrong = tf.function(lambda x: functions[name](1.05 * x), input_signature=[SPEC], autograph=False)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(model.to_bytes(), wrong, jfuse.Verify(shrink=0))
+
+
 def test_denormals_that_tensorflow_takes_for_zeros() -> None:
     """LiteRT does not, and divides them by 1e-12; a scale that is wrong for all numbers is found all the same."""
     model = jfuse.convert(response(1e-6), verify=False)

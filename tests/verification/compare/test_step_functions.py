@@ -61,6 +61,48 @@ def test_a_result_is_that_of_the_operand_or_of_one_beside_it(operand: float, res
     assert steps.may_give(x, y, 1e-4) == is_right
 
 
+@pytest.mark.parametrize(
+    ("operand", "result", "is_right"),
+    [
+        (3.7, 3, True),
+        (3.7, 4, False),
+        (3.99999, 4, True),
+        (-0.7, 0, True),
+        (-0.7, 1, False),
+        (-3.2, 253, True),  # no rule says which
+        (-3.2, 0, True),
+        (256.0, 0, True),
+        (255.9, 255, True),
+        (255.9, 0, False),
+        (np.nan, 7, True),
+    ],
+)
+def test_a_cast_gives_any_integer_beyond_its_type_alone(operand: float, result: int, is_right: bool) -> None:
+    graph = trace_graph(lambda x: (ops.cast(x, out_data_type=DType.u8),), [TensorType((1,), DType.f32)])
+    (steps,) = step_functions(graph)
+    assert steps.may_give(np.array([operand], np.float32), np.array([result], np.uint8), 1e-4) == is_right
+
+
+def pixels(gain: float = 255.0, shift: float = 0.0) -> Any:
+    """Numbers about 0 as pixels: TensorFlow takes those below 0 for one integer or another, by their places."""
+    spec = tf.TensorSpec([3, 21], tf.float32, name="x")
+    return tf.function(lambda x: tf.cast(x * gain + shift, tf.uint8), input_signature=[spec], autograph=False)
+
+
+def test_casts_beyond_their_type_pass_and_others_differ() -> None:
+    model = jfuse.convert(pixels())
+    beyond = "a CAST of floats beyond its integer type gives any integer, so these were not compared"
+    assert any(beyond in note for note in model.report.notes)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(model.to_bytes(), pixels(shift=2.0), jfuse.Verify(shrink=0))
+
+
+def test_floats_that_are_cast_to_unsigned_are_drawn_above_0() -> None:
+    spec = tf.TensorSpec([3, 21], tf.float32, name="x")
+    model = jfuse.convert(tf.function(lambda x: tf.cast(x, tf.uint8), input_signature=[spec], autograph=False))
+    assert not any("CAST" in note for note in model.report.notes)
+
+
 @pytest.mark.parametrize("fault", [{"end": 16.5}, {"gain": 1.01}], ids=str)
 def test_other_steps_and_weights_differ(fault: dict[str, Any]) -> None:
     with pytest.raises(jfuse.VerifyFailed, match="differs"):

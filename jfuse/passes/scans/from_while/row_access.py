@@ -176,6 +176,9 @@ def _first(
     atom: Atom | None, made: Mapping[Var, Eqn], counting: Counting, others: Sequence[Collection[Dim]]
 ) -> Index | None:
     """The number of a row in a vector [row, …] whose other numbers are among those that are wanted there."""
+    counter = counting.first(atom)
+    if counter is not None:
+        return counter if all(0 in numbers for numbers in others) else None
     eqn = made.get(atom) if isinstance(atom, Var) else None
     if eqn is None or eqn.op not in (ops.concatenation, ops.pack) or len(eqn.inputs) == 1:
         single = eqn is not None and eqn.op in (ops.concatenation, ops.pack)

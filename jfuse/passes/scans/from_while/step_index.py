@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,7 @@ class Counting:
         if not isinstance(atom, Var):
             return None
         if atom in self._positions:
-            return self._counters.get(self._positions[atom])
+            return None if _is_vector(atom) else self._counters.get(self._positions[atom])
         eqn = self._made[atom]
         if eqn.op in (ops.add, ops.sub):
             return self._sum(eqn)
@@ -72,6 +72,11 @@ class Counting:
             is_integer = source is not None and source.type.dtype.is_integer
             return self.index(source) if is_integer else None
         return self._kept_in_range(eqn)
+
+    def first(self, atom: Atom | None) -> Index | None:
+        """The first number of a vector that counts, of which the others are 0; None for what is none."""
+        position = self._positions.get(atom) if isinstance(atom, Var) and _is_vector(atom) else None
+        return None if position is None else self._counters.get(position)
 
     def _kept_in_range(self, eqn: Eqn) -> Index | None:
         """The index that an equation clamps or wraps, if all its values are in range, so that nothing changes."""
@@ -145,27 +150,42 @@ class TurnCount:
 
 
 def counters_of(eqn: Eqn) -> dict[int, Index]:
-    """The carried integers that each step changes by 1 or -1, from a start that is known, by position."""
+    """The carried integers that each step changes by 1 or -1, from a start that is known, by position.
+
+    Also vectors whose first number is such, and the others 0: where a row begins in a list of several axes.
+    """
     body = eqn.bodies[1]
     made = producers(body)
     counters = {}
     for i, (var, out, start) in enumerate(zip(body.inputs, body.outputs, eqn.inputs, strict=True)):
         producer = made.get(out) if isinstance(out, Var) else None
-        first = _number(start)
-        if producer is None or first is None or var.type.rank != 0 or not var.type.dtype.is_integer:
+        number = _first_of_row if _is_vector(var) else _number
+        first = number(start)
+        if producer is None or first is None or var.type.rank > 1 or not var.type.dtype.is_integer:
             continue
-        step = _step(producer, var)
+        step = _step(producer, var, number)
         if step in (1, -1):
             counters[i] = Index(step, first)
     return counters
 
 
-def _step(eqn: Eqn, var: Var) -> Any:
+def _is_vector(var: Var) -> bool:
+    return var.type.rank == 1 and same(var.type.shape[0], 1) is not True
+
+
+def _first_of_row(atom: Atom | None) -> Dim | None:
+    """The first number of a known vector whose other numbers are 0."""
+    value = static_value(atom) if atom is not None and atom.type.dtype.is_integer else None
+    is_row = isinstance(value, tuple) and len(value) > 1 and all(same(n, 0) is True for n in value[1:])
+    return value[0] if isinstance(value, tuple) and is_row else None
+
+
+def _step(eqn: Eqn, var: Var, number: Callable[[Atom | None], Dim | None]) -> Any:
     if eqn.op is ops.add:
         others = [a for a in eqn.inputs if a is not var]
-        return _number(others[0]) if len(others) == 1 else None
+        return number(others[0]) if len(others) == 1 else None
     if eqn.op is ops.sub and eqn.inputs[0] is var:
-        change = _number(eqn.inputs[1])
+        change = number(eqn.inputs[1])
         return None if change is None else -change
     return None
 

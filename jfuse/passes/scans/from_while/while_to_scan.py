@@ -137,7 +137,7 @@ class _Emission:
         for i, index in frame.counters.items():
             # Where the length is open nobody reads the counter's result.
             last = index.at(frame.length) if is_known(frame.length) and is_known(index.offset) else 0
-            values[i] = np.asarray(last, frame.body.inputs[i].type.dtype.numpy)
+            values[i] = _in_row(np.asarray(last, frame.body.inputs[i].type.dtype.numpy), frame.body.inputs[i])
         for i, value in zip(frame.carries, results, strict=False):
             values[i] = value
         for write, stacked in zip(frame.writes, results[len(frame.carries) :], strict=True):
@@ -178,6 +178,10 @@ class _Emission:
 
     def _counted(self, position: int) -> Any:
         """The values of a counter at all steps, in the scan's order."""
+        var = self.frame.body.inputs[position]
+        return _in_row(self._numbers(position), var)
+
+    def _numbers(self, position: int) -> Any:
         index, length = self.frame.counters[position], self.frame.length
         if self.reverse:
             index = Index(-index.scale, index.at(length - 1))
@@ -192,6 +196,14 @@ class _Emission:
         values = ops.range_(start, limit, np.asarray(index.scale, np.int32))
         is_wanted = dtype is values.type.dtype
         return values if is_wanted else ops.cast(values, out_data_type=dtype)
+
+
+def _in_row(numbers: Any, counter: Var) -> Any:
+    """Numbers as a counter has them: by themselves, or as the first of a vector whose others are 0."""
+    if not counter.type.rank:
+        return numbers
+    ends = [(0, 0)] * numbers.ndim + [(0, int(counter.type.shape[0]) - 1)]
+    return ops.pad(ops.expand_dims(numbers, -1), np.array(ends, np.int32))
 
 
 def _made_again(maker: Eqn, operand: Any) -> Any:
