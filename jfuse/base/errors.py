@@ -151,7 +151,13 @@ def need_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise JfuseError unless the option of this name has one of these values."""
     if not isinstance(value, Hashable) or value not in choices:  # arrays are compared element by element
         known = " or ".join(map(repr, choices))
-        raise JfuseError(f"no {name} {shown(value)}", expected=known, remedy=f"{name}={choices[0]!r}")
+        raise JfuseError(f"no {name} {shown(value)}", expected=known, remedy=f"{name}={nearest(value, choices)!r}")
+
+
+def nearest(value: object, choices: Sequence[object]) -> object:
+    """The choice that is spelled most like a value; the first one if none is."""
+    words = [choice for choice in choices if isinstance(choice, str)]
+    return next(iter(get_close_matches(value, words, n=1) if isinstance(value, str) else ()), choices[0])
 
 
 def note_place(error: Exception, *, where: str = "", step: str = "") -> None:

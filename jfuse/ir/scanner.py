@@ -144,7 +144,11 @@ class Scanner:
         """`2048B 0123456789abcdef>`: the digest, its array, and where it stands."""
         match = self.take(DIGEST, "the size in bytes and the digest of a constant, as '2048B 0123456789abcdef>'")
         if match[1] not in self.arrays:
-            self.fail("an array for every digest: consts={digest: array}", found=match[1], at=match.start())
+            self.fail(
+                "an array for every digest: consts={digest: array}, or a model that has them",
+                found=match[1],
+                at=match.start(),
+            )
         return match[1], self.arrays[match[1]], match.start()
 
     def params(self, end: str) -> dict[str, Any]:

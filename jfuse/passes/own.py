@@ -88,8 +88,12 @@ class Pass:
         if self.rule is not None:
             assert isinstance(of, Graph), "rewrites takes patterns on graphs alone"
             return self._by_rule(of, ctx)
-        with users_code():
-            result = self.function(of, ctx) if self._takes_context else self.function(of)
+        try:
+            with users_code():
+                result = self.function(of, ctx) if self._takes_context else self.function(of)
+        except JfuseError as error:
+            error.where = error.where or f"the pass {self.name!r}"
+            raise
         return cast(Of, eliminate_dead_code(result) if isinstance(result, Graph) else result)
 
     def need_equal(self, before: Program, after: Program) -> None:

@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from jfuse.base.errors import JfuseError, need_choice, note_place, shown
+from jfuse.base.errors import JfuseError, nearest, need_choice, note_place, shown
 from jfuse.base.files import write_atomic
 from jfuse.base.option_values import several
 from jfuse.base.users_code import is_ours, users_code
@@ -227,7 +227,12 @@ def with_own(passes: Sequence[Pass | Callable[..., Any]] = ()) -> tuple[Pipeline
     ends: dict[str, str] = {}  # the last pass behind each place
     for own in (*registered_passes(), *given):
         names = [step.__name__ for step in steps]
-        need_choice(f"place of the pass {own.name!r}", own.of, names)
+        if own.of not in names:
+            raise JfuseError(
+                f"{own.place}={own.of!r} is no place of the pass {own.name!r}",
+                expected=", ".join(names),
+                remedy=f"{own.place}={nearest(own.of, names)!r}",
+            )
         if own.name in names:
             raise JfuseError(f"two passes are named {own.name!r}", remedy="name= of @jfuse.rewrites")
         where = names.index(ends.get(own.of, own.of) if own.place == "after" else own.of)

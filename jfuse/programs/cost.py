@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jfuse.base.errors import need_choice
+from jfuse.base.errors import JfuseError, need_choice
 from jfuse.base.json_form import JsonFormat
 from jfuse.ir.dims import is_known, substitute_dim, symbols_in
 from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
@@ -159,6 +159,10 @@ def cost_of(
     """
     graph = signature.graph
     named = {name: (sizes or {}).get(name, 1) for name in sorted(symbols_in(tuple(v.type.shape for v in graph.inputs)))}
+    unknown = sorted((sizes or {}).keys() - named.keys())
+    if unknown:
+        names = ", ".join(map(repr, named)) or "none, as all sizes are known"
+        raise JfuseError("sizes= names no open size", expected=names, found=", ".join(map(repr, unknown)))
     counting = _Counting(named)
     rows = [counting.row(eqn) for eqn in graph.eqns]
     if data is not None:

@@ -70,6 +70,8 @@ def test_passes_stand_where_they_say() -> None:
 def test_what_stands_nowhere_or_twice_is_refused() -> None:
     with pytest.raises(jfuse.JfuseError, match=r"place of the pass 'acme\.x'"):
         names(local(name="acme.x", before="no_such_pass")(kept))
+    with pytest.raises(jfuse.JfuseError, match=r"before='fuze'(.|\n)*try +before='fuse'"):
+        names(local(name="acme.x", before="fuze")(kept))
     with pytest.raises(jfuse.JfuseError, match="two passes are named 'kept'"):
         names(kept, kept)
     with pytest.raises(jfuse.RuleError, match="a pass takes one of before=, after= and instead="):
@@ -128,6 +130,14 @@ def test_a_rule_of_a_pattern_is_applied_tested_and_told(tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)
     run = LiteRt(lite.to_bytes()).run("serving_default", {"x": x})
     np.testing.assert_allclose(run["y"], np.exp(np.tanh(x @ WEIGHTS)), rtol=1e-5)
+
+
+def test_a_result_of_another_type_names_the_pass() -> None:
+    def turned(graph: Any) -> Any:
+        return graph.map(lambda eqn: ops.transpose(eqn.inputs[0], [1, 0]) if eqn.op is ops.tanh else None)
+
+    with pytest.raises(jfuse.TypeMismatch, match="another type at the pass 'turned'"):
+        jfuse.lower(loaded(), pipeline=jfuse.Pipeline(passes=[turned]))
 
 
 WRONG = (lambda x: ops.mul(x, np.float32(1.00001)), lambda x: ops.relu(x), lambda x: np.zeros((3, 6), np.float32))

@@ -78,6 +78,8 @@ def test_a_loop_and_the_operator_that_it_becomes_cost_the_same_products() -> Non
 def test_open_sizes_are_given_or_one() -> None:
     model = model_of(lambda x: ops.fully_connected(x, weights(5, 8), None), (ir.symbol("B"), 8))
     assert (model.cost().macs, model.cost().sizes) == (40, {"B": 1})
+    with pytest.raises(jfuse.JfuseError, match=r"no open size(.|\n)*'B'(.|\n)*'batch'"):
+        model.cost(sizes={"batch": 6})
     cost = model.cost(sizes={"B": 6})
     assert (cost.macs, cost.operators[0].activation_bytes, cost.weight_bytes) == (240, 6 * 5 * 4, 160)
 
