@@ -13,7 +13,10 @@ import jfuse
 from jfuse.base.measure import relative_error
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Eqn, Graph
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels import ops
 from jfuse.passes.context import Context
 from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.running.runner import Runner
@@ -477,3 +480,45 @@ def test_a_list_that_grows_by_a_row_has_the_size_of_its_steps(start: int) -> Non
     (size, _), (rows, _) = after.outputs[0].type.shape, after.inputs[0].type.shape
     assert size == rows + start
     assert same_answers(before, after, normal(4, 3))
+
+
+def stepped_rows(begin: list[int], change: list[int], steps: int = 4, read: bool = False) -> Graph:
+    """A loop that writes sin(h) to a list where a vector of its own says, as jfuse's files have it."""
+    rank = len(begin)
+
+    def step(t: Any, place: Any, h: Any, rows: Any) -> Any:
+        h = ops.sin(ops.add(h, ops.cast(place, out_data_type=DType.f32)) if read else h)
+        rows = ops.dynamic_update_slice(rows, ops.reshape(h, (1,) * rank), place)
+        return ops.add(t, np.int32(1)), ops.add(place, np.array(change, np.int32)), h, rows
+
+    shapes = {1: (5,), 3: (5, 1, 1)}
+    types = [TensorType((), DType.i32), TensorType((rank,), DType.i32)]
+    types += [TensorType((rank,) if read else (1,), DType.f32), TensorType(shapes[rank], DType.f32)]
+    bodies = (trace_graph(lambda t, *_: (ops.less(t, np.int32(steps)),), types), trace_graph(step, types))
+
+    def loop(h: Any, rows: Any) -> Any:
+        return ops.while_([np.int32(0), np.array(begin, np.int32), h, rows], bodies)[1:]
+
+    return trace_graph(loop, types[2:])
+
+
+@pytest.mark.parametrize(
+    ("begin", "change", "read", "count"),
+    [
+        ([0, 0, 0], [1, 0, 0], False, 1),
+        ([1, 0, 0], [1, 0, 0], False, 1),
+        ([3, 0, 0], [-1, 0, 0], False, 1),
+        ([0], [1], False, 1),
+        ([1], [1], True, 1),
+        ([0, 0, 0], [1, 1, 0], False, 0),
+        ([0, 0, 0], [2, 0, 0], False, 0),
+    ],
+    ids=str,
+)
+def test_a_vector_that_counts_tells_rows(begin: list[int], change: list[int], read: bool, count: int) -> None:
+    before = stepped_rows(begin, change, read=read)
+    after = while_to_scan(before, Context())
+    check_graph(after)
+    lists = [eqn for eqn in scans(after) if len(eqn.outputs) > eqn.params["carries"]]
+    assert len(lists) == count
+    assert same_answers(before, after, normal(1), normal(*before.inputs[1].type.shape))
