@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from jfuse.base.errors import JfuseError
-from jfuse.ir.graph import Eqn, Program, Signature
+from jfuse.ir.graph import Program, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import quantizes_as_it_runs

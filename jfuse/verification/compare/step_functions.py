@@ -1,6 +1,6 @@
-"""Fake quantization and casts to integers in a graph: between two steps either is right, as sums in another order decide.
+"""Fake quantization and casts to integers in a graph: between two steps either is right, as a rounding decides.
 
-Beyond the type of a cast any integer is right: C++ leaves it open, and TensorFlow gives one or another within one tensor.
+Beyond the type of a cast any integer is right: C++ leaves it open, and TensorFlow gives several within one tensor.
 """
 
 from __future__ import annotations

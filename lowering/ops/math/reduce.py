@@ -20,6 +20,7 @@ from jfuse.lowering.rules import LowerRule, lowers
 
 _DELEGATED = 6  # dimensions: XNNPACK takes reductions of more and fails on them (LiteRT 2.3.0)
 
+
 def reduces(name: str, op: TflOp, empty: Callable[[DType], Any] | None = None) -> LowerRule:
     """The rule for a reduction, along axes that data may decide. No axes leave the operand as it is.
 
