@@ -13,6 +13,7 @@ from typing import Any
 
 import griffe
 
+_SHORT = 60  # characters: such a text is repeated
 _ERRORS = re.compile(r"(?<=\.) (?=(?:Raises|Returns) )")
 
 
@@ -49,7 +50,9 @@ def with_section(text: str, title: str, names: Collection[str]) -> str:
         rest += [kept] if kept else []
         for group, about in zip(pieces[::2], pieces[1::2], strict=True):
             about, *errors = _ERRORS.split(about.strip().rstrip(";"), maxsplit=1)
-            rows += [(each, about) for each in group.split(", ")]
+            first, *others = group.split(", ")
+            same = about if len(about) < _SHORT else f"see `{first}`"
+            rows += [(first, about), *((each, same) for each in others)]
             rest += errors
     section = [f"{title}:", *(f"    {each}: {about}" for each, about in rows)]
     return "\n\n".join([*rest, "\n".join(section)] if rows else rest)

@@ -29,6 +29,7 @@ AS_CODE = ("examples/own_cell.py", "examples/own_lstm.py", "examples/rules_packa
 """Files that are shown as they are, each on a page of its own."""
 AS_FILES = ("examples/keras_lstm_fusion.ipynb",)
 """Files that a link downloads."""
+STYLE = "site.css"
 OPS = "<!-- jfuse ops --markdown -->"
 """Where docs/ops.md shows the tables of operators."""
 _LINK = re.compile(r"(?<=\]\()(?!https?://)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -46,6 +47,7 @@ def on_files(files: Files, config: Any) -> Files:
     for source in AS_FILES:
         files.append(File.generated(config, source, abs_src_path=str(ROOT / source)))
     files.append(File.generated(config, "command-line.md", content=command_line()))
+    files.append(File.generated(config, STYLE, abs_src_path=str(ROOT / "docs" / "_site" / STYLE)))
     return files
 
 
@@ -64,6 +66,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
         before, after = markdown.split(OPS)
         markdown = before + coverage.markdown() + after
+    if place == "index.md":
+        page.meta["hide"] = ["toc"]  # its tables and commands take the place
     return _LINK.sub(turned, markdown)
 
 

@@ -17,6 +17,7 @@ import pytest
 from bench import latency
 from bench.runs_on import markdown
 from jfuse.lowering.defaults import default_rules
+from tests.docs import recipe_table
 from tests.generated import COMMAND
 from tests.parsed import parsed
 
@@ -188,6 +189,10 @@ def test_the_page_of_runtimes_is_that_of_the_committed_result() -> None:
     result = json.loads((ROOT / "bench" / "results" / "runs_on.json").read_text())
     assert len(result["models"]) >= 40
     assert markdown(result) == (ROOT / "docs" / "runs-on.md").read_text(), COMMAND
+
+
+def test_the_table_of_recipes_is_that_of_the_result() -> None:
+    assert recipe_table.markdown() in (ROOT / "docs" / "quantization.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_forms_is_that_of_the_result() -> None:
