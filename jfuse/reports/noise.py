@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jfuse.base.errors import JfuseError
 from jfuse.base.files import write_atomic
+from jfuse.base.json_form import as_json
 from jfuse.base.measure import Measure
 from jfuse.ir.graph import Program
 from jfuse.model import Model
@@ -64,8 +66,38 @@ def _write(
     assert noise.program is not None, "a report with its graph"
     equations = [e for t in noise.tensors for e in (_error(t, ALONE), _error(t, ARRIVES))]
     data = page_data(before, noise.program, replace(found, equations=equations), report)
-    write_atomic(path, page({**data, "coloured": {"by": "noise", "pair": ALONE}}).encode())
+    layers = [as_json(layer) for layer in layers_of(noise.tensors)]
+    write_atomic(path, page({**data, "coloured": {"by": "noise", "pair": ALONE}, "layers": layers}).encode())
     return Path(path)
+
+
+@dataclass(frozen=True)
+class LayerNoise:
+    """The worst SNR of a layer's tensors, in dB.   alone, arrives: as in `QuantizeReport`; worst: the tensor"""
+
+    layer: str
+    tensors: int
+    alone: float
+    arrives: float
+    worst: str
+
+
+def layers_of(tensors: Sequence[TensorNoise]) -> list[LayerNoise]:
+    """The layers in the order of the graph: the names of tensors up to their last `/`."""
+    groups: dict[str, list[TensorNoise]] = {}
+    for tensor in tensors:
+        name = tensor.tensor.strip(";").partition(";")[0]
+        groups.setdefault(name.rpartition("/")[0] or name, []).append(tensor)
+    return [
+        LayerNoise(
+            layer,
+            len(group),
+            min(t.own_snr_db for t in group),
+            min(t.snr_db for t in group),
+            min(group, key=lambda t: t.own_snr_db).tensor,
+        )
+        for layer, group in groups.items()
+    ]
 
 
 def _difference(noise: Noise) -> Difference:

@@ -41,6 +41,11 @@ def test_the_page_has_the_errors_of_the_quantized_graph(file: Path) -> None:
 
     sizes = [e["relative"] for e in errors]
     assert 1e-3 < sizes[-1] < 0.1, sizes  # half a step of 8 bits is 2e-3 of the range
+    layers = {layer["layer"]: layer for layer in page["layers"]}
+    assert sum(layer["tensors"] for layer in layers.values()) == len(errors)
+    last = -20 * np.log10(sizes[-1])  # the relative error of a row is of its largest number, the SNR of all
+    assert last < layers["tanh"]["arrives"] < last + 20
+    assert 30 < layers["tanh"]["alone"] < 60
     assert page["verification"]["differences"][0]["pair"] == "quantized in LiteRT/floats"
     told = json.loads(places["json"].read_text())["conversion"]
     assert told["latency"]["ratio"] > 0

@@ -111,7 +111,7 @@ function worst(row, metric = coloured.by) {
 function beside(row) {
   if (row.kind === "body") return row.node;
   return (row.kind === "output" || row.kind === "return" ? row.reads : (row.results ?? []))
-    .map((r) => r.type)
+    .map((r) => r.type.replace(/\{[^}]*\}/, "")) // the details have the scales
     .join(", ");
 }
 

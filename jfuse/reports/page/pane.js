@@ -108,7 +108,7 @@ class Pane {
         "aria-level": row.depth + 1,
         "aria-expanded": block ? String(!folded) : null,
         "aria-selected": "false",
-        title: row.source || null,
+        title: row.source || row.label,
       },
       block ? el("span", { class: "fold", "aria-hidden": "true" }, folded ? "▶" : "▼") : null,
       el("span", { class: "name" }, row.label),

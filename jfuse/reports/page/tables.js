@@ -69,6 +69,20 @@ function fillOutputs(root) {
       ),
     );
   }
+  if (data.layers?.length)
+    root.append(
+      el("h3", {}, "SNR by layer"),
+      table(
+        ["Layer", "#Tensors", "#Alone", "#As it arrives", "Worst tensor alone"],
+        data.layers.map((x) => [
+          el("b", {}, x.layer),
+          String(x.tensors),
+          shown("snr", real(x.alone)),
+          shown("snr", real(x.arrives)),
+          el("code", {}, x.worst),
+        ]),
+      ),
+    );
   list(root, "Notes", notes);
   if (failing) root.append(el("h3", {}, "Input that shows it"), el("pre", {}, failing));
   if (command) root.append(el("h3", {}, "Again"), el("pre", {}, command));
