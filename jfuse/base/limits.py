@@ -20,8 +20,8 @@ class Limits:
     """
 
     nesting: int = option(
-        "How deep bodies of loops, branches and functions may lie in each other.",
-        "So also the JSON of a `.keras` file.",
+        "The depth of nested bodies of loops, branches and functions.",
+        "The same for the JSON of a `.keras` file.",
         default=200,
         flag="",
     )
@@ -34,7 +34,7 @@ class Limits:
         flag="",
     )
     constant_bytes: int = option(
-        "Of all constants of a `.tflite` file together, unpacked (sparse tensors become dense).",
+        "Bytes of all constants of a `.tflite` file, unpacked (sparse tensors become dense).",
         default=64 * GIB,
         flag="",
     )
@@ -49,11 +49,11 @@ class Limits:
         min=0,
     )
     memory_bytes: int = option(
-        "What one process of LiteRT may take, besides its own code (on Linux).", default=16 * GIB, flag=""
+        "Memory of one process of LiteRT, besides its own code (on Linux).", default=16 * GIB, flag=""
     )
-    archive_bytes: int = option("Of all members of a `.keras` archive, unpacked.", default=16 * GIB, flag="")
+    archive_bytes: int = option("Bytes of all members of a `.keras` archive, unpacked.", default=16 * GIB, flag="")
     archive_ratio: int = option(
-        "How many times its compressed size a member above 64 MiB of an archive may take.",
+        "The largest ratio of unpacked to packed bytes of a member above 64 MiB.",
         "zlib reaches 1,032; weights of zeros are the only honest members near it.",
         default=200,
         flag="",

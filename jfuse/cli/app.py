@@ -79,7 +79,7 @@ def _options(
     """Models of TensorFlow, Keras, JAX and PyTorch to fused, verified TensorFlow Lite files."""
 
 
-@app.command(short_help="Convert a model, test what was fused, write the file.", cls=LikeTfliteConvert)
+@app.command(short_help="Convert a model to a .tflite file, and verify it.", cls=LikeTfliteConvert)
 @objects
 def convert(
     source: options.Source,
@@ -96,7 +96,7 @@ def convert(
     reports: options.Reports,
     terminal: options.Terminal,
 ) -> None:
-    """Convert SOURCE, test what was fused, compare the file with TensorFlow, and write it."""
+    """Convert SOURCE, test each fusion, compare the file with TensorFlow, and write it."""
     options.check_modules(inputs.modules)
     if compare.inputs is not None and not verify:
         raise typer.BadParameter("needs a comparison: without --no-verify", param_hint="--inputs")
@@ -118,7 +118,7 @@ def convert(
         )
 
 
-@app.command(short_help="Write a float model in fewer bits.")
+@app.command(short_help="Quantize a float model.")
 @objects
 def quantize(
     source: options.Source,
@@ -158,7 +158,7 @@ def quantize(
         )
 
 
-@app.command(short_help="Compare two models.")
+@app.command(short_help="Compare the outputs of two models.")
 @objects
 def verify(
     model: options.Compared,
@@ -179,7 +179,7 @@ def verify(
         verification.verify(model, against, compare, reports, unsafe=inputs.unsafe, limits=limits)
 
 
-@app.command(short_help="Say what a target makes of a file.")
+@app.command(short_help="Check which targets take a file, and why not.")
 @objects
 def check(
     model: options.File,
@@ -203,7 +203,7 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command(short_help="Print the text form of a model.")
+@app.command(short_help="Print a model as text, or the cost of its operators.")
 @objects
 def inspect(
     source: options.Source,
@@ -232,7 +232,7 @@ def inspect(
         conversion.inspect(source, stage, costs, reports.html, inputs)
 
 
-@app.command(short_help="Say what each recurrence becomes, or why it does not fuse.")
+@app.command(short_help="Explain what each recurrence becomes, or why it does not fuse.")
 @objects
 def explain(
     source: options.Source,
@@ -252,7 +252,7 @@ def explain(
         conversion.explain(source, reports.json, inputs, forms, user_code.added(pipeline, inputs.modules, rules))
 
 
-@app.command(short_help="Say what jfuse knows of an op.")
+@app.command(short_help="Describe an operator, or list all.")
 @objects
 def ops(
     name: Annotated[str | None, typer.Argument(help="An op of TensorFlow or a builtin of TFLite.")] = None,
@@ -270,7 +270,7 @@ def ops(
         raise typer.Exit(1)
 
 
-@app.command(short_help="List the rules for composites and loops, installed ones too.")
+@app.command(short_help="List the rules for composites and loops, installed ones included.")
 @objects
 def rules(
     *,

@@ -98,7 +98,7 @@ class _Application(typer.Typer):
 
 app = _Application(
     cls=_Commands,
-    help="Models of TensorFlow, Keras, JAX and PyTorch to fused, verified TensorFlow Lite files.",
+    help="Convert TensorFlow, Keras, JAX and PyTorch models to fused, verified TensorFlow Lite files.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help, that pipes well and needs no more imports
     pretty_exceptions_enable=False,

@@ -16,7 +16,7 @@ from jfuse.frontends.selection import Inputs
 from jfuse.passes.options import Forms, Pipeline, QuantizationOptions, data_words
 
 
-@app.command(short_help="Say where a quantized file loses precision.")
+@app.command(short_help="Find where a quantized file loses precision.")
 @objects
 def quantize_report(
     model: options.File,
@@ -42,7 +42,7 @@ def quantize_report(
         quantization_report.tell(model, against, data, files, order, most=most, unsafe=unsafe)
 
 
-@app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
+@app.command(short_help="Make a .tflite file smaller and faster.")
 @objects
 def optimize(
     model: options.File,
@@ -62,7 +62,7 @@ def optimize(
         improvement.optimize(model, output, reports.json, target=forms.target, slower=slower, verify=verify)
 
 
-@app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
+@app.command(short_help="Convert a model; time the forms of each recurrence, and take the fastest.")
 @objects
 def tune(
     source: options.Source,
@@ -101,11 +101,11 @@ def tune(
         )
 
 
-@app.command(short_help="Measure a model as jfuse, the official converter and XLA have it.")
+@app.command(short_help="Measure time, memory and error beside the official converter and XLA.")
 @objects
 def bench(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="What `convert` takes; several are measured.")
+        list[Path], typer.Argument(metavar="MODEL...", help="One or more sources, as `convert` takes them.")
     ],
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One more .tflite file with the same inputs.", exists=True)
@@ -114,7 +114,9 @@ def bench(
         list[int] | None, typer.Option(min=1, help="Threads of LiteRT; several times for several. [default: 1, 2, 4]")
     ] = None,
     device: options.Device = None,
-    seconds: Annotated[float, typer.Option(min=0.01, help="Of calls for each file and number of threads.")] = 0.5,
+    seconds: Annotated[
+        float, typer.Option(min=0.01, help="Seconds of calls for each file and number of threads.")
+    ] = 0.5,
     profile: Annotated[bool, typer.Option(help="Also time each operator alone.")] = True,
     png: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page's charts as a picture, by matplotlib (jfuse[bench]).")
@@ -153,7 +155,7 @@ def bench(
         )
 
 
-@app.command(short_help="Say in what two models differ, without running them.")
+@app.command(short_help="List the differences of two models, without running them.")
 @objects
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A model, or a text that `inspect` printed (.txt).")],
@@ -177,7 +179,7 @@ def diff(
         raise typer.Exit(1)
 
 
-@app.command(short_help="List the passes of a conversion, your own too.")
+@app.command(short_help="List the passes of a conversion, your own included.")
 @objects
 def passes(
     *,

@@ -49,8 +49,8 @@ def _labels(words: Sequence[str]) -> dict[str, Path]:
 class Reports:
     """Where the report goes besides the terminal."""
 
-    json: Path | None = option("A file for the report, as JSON.", default=None, takes=Path)
-    html: Path | None = option("A file for the report, as a page.", default=None, takes=Path)
+    json: Path | None = option("Write the report as JSON.", default=None, takes=Path)
+    html: Path | None = option("Write the report as an HTML page.", default=None, takes=Path)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FileOptions:
         metavar="FILE.cc",
     )
     metadata: Path | None = option(
-        "What the file says of itself, as JSON.",
+        "Name, author, description and labels of the file, as JSON.",
         default=None,
         takes=Path,
         metavar="FILE.json",
@@ -105,17 +105,15 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoe
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
 CheckedTarget = Annotated[
     str | None,
-    typer.Option(
-        "--target", help=f"What runs the file: {', '.join(NAMES)}; a,b for several; without it all are asked."
-    ),
+    typer.Option("--target", help=f"The target: {', '.join(NAMES)}; a,b: several. Default: all."),
 ]
-Slower = Annotated[float, typer.Option(help="How many times as long as FILE the result may take.", min=0.01)]
+Slower = Annotated[float, typer.Option(help="The longest time that the result may take, in times of FILE.", min=0.01)]
 Candidates = Annotated[
     Path | None, typer.Option(help="A folder for the files that are timed, to time them on a device.", file_okay=False)
 ]
 Timings = Annotated[
     list[Path] | None,
-    typer.Option("--timings", help="What LiteRT's benchmark_model printed of these files on a device.", **DATA),
+    typer.Option("--timings", help="The output of LiteRT's benchmark_model for these files on a device.", **DATA),
 ]
 Compare = Annotated[bool, typer.Option("--verify/--no-verify", help="Compare with TensorFlow and LiteRT.")]
 Stage = Annotated[
@@ -123,17 +121,16 @@ Stage = Annotated[
 ]
 Table = Annotated[bool, typer.Option("--table", help="Tables of signatures and operators in place of the text.")]
 LabelsKey = Annotated[
-    str | None, typer.Option("--labels-key", metavar="NAME", help="The array of the .npz file that is no input.")
+    str | None,
+    typer.Option("--labels-key", metavar="NAME", help="An array of labels in the .npz file, to leave out."),
 ]
 CostBy = Annotated[str, typer.Option("--by", help="Rows of the table: operator, type or layer.")]
 CostSort = Annotated[
     str,
-    typer.Option(
-        "--sort", help=f"What the table is sorted by: {', '.join(COST_ORDERS)}.", autocompletion=_one_of(COST_ORDERS)
-    ),
+    typer.Option("--sort", help=f"Order of the table: {', '.join(COST_ORDERS)}.", autocompletion=_one_of(COST_ORDERS)),
 ]
 Measure = Annotated[bool, typer.Option("--measure", help="Also time each operator of the table, alone in LiteRT.")]
-Page = Annotated[Path | None, typer.Option("--html", help="A file for the graph, as a page.")]
+Page = Annotated[Path | None, typer.Option("--html", help="Write the graph as an HTML page.")]
 Rules = Annotated[
     list[Path] | None,
     typer.Option(
@@ -146,7 +143,7 @@ Rules = Annotated[
 ]
 Compared = Annotated[str, typer.Argument(metavar="MODEL", help="A .tflite file, a SavedModel folder or a .keras file.")]
 Against = Annotated[
-    str | None, typer.Option(help="What it should answer like, of the same kinds; without it XLA for a file.")
+    str | None, typer.Option(help="The reference, of the same kinds. Default for a file: its graph on XLA.")
 ]
 Snr = Annotated[
     float | None,
@@ -158,9 +155,9 @@ InFloats = Annotated[
 RealData = Annotated[
     str, typer.Option("--data", help="Inputs to measure on: a .npz or .npy file, or a folder of them; or random.")
 ]
-By = Annotated[str, typer.Option(help="What the table is sorted by: own, propagated or graph.")]
+By = Annotated[str, typer.Option(help="Order of the table: own, propagated or graph.")]
 Most = Annotated[int, typer.Option(help="Rows of the table; 0 for all.", min=0)]
-Explorer = Annotated[Path | None, typer.Option("--explorer", help="A file with node data for Model Explorer.")]
+Explorer = Annotated[Path | None, typer.Option("--explorer", help="Write node data for Model Explorer.")]
 
 
 def one_of(name: str, value: object, choices: Sequence[object]) -> None:

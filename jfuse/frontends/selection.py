@@ -36,7 +36,7 @@ class Inputs:
     """The part of a source that is read, and the types of its inputs. Raises ImportFailed for what is none."""
 
     specs: Any = option(
-        "What a function of jax or a module of PyTorch takes.",
+        "The inputs of a jax function or a PyTorch module.",
         "A sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or arrays, nested as the"
         " function wants them; sizes of `jax.export.symbolic_shape` stay open. A module takes tensors as well,"
         " None for sizes that stay open, and values that are no tensors. For a mapping of functions a mapping of"
@@ -46,10 +46,10 @@ class Inputs:
         flag="",
     )
     signatures: Sequence[str] | None = option(
-        "A signature to take; all without it.", default=None, flag="--signature", many=True, metavar="KEY"
+        "A signature to convert. Default: all.", default=None, flag="--signature", many=True, metavar="KEY"
     )
     shapes: Mapping[str, Sizes] | None = option(
-        "The shape of an input, as in x=1,49,40; ? stays as it is.",
+        "The shape of an input, e.g. x=1,49,40; ? keeps a size.",
         "Sizes for open dimensions by the input's name, None for those that stay open; all of a shape whose rank"
         ' is open: {"x": (1, 49, 40)}.',
         default=None,
@@ -58,16 +58,16 @@ class Inputs:
         read=_shapes,
         metavar="NAME=SIZES",
     )
-    batch: int | None = option("The first size of every input that leaves it open.", default=None, takes=int, min=1)
+    batch: int | None = option("The batch size of every input that leaves it open.", default=None, takes=int, min=1)
     input_tensors: Sequence[str] | None = option(
-        "Of a .pb file: its input tensors, as in a,b; else its placeholders.",
+        "Input tensors of a .pb file, e.g. a,b. Default: its placeholders.",
         default=None,
         many=True,
         read=_names,
         metavar="NAMES",
     )
     output_tensors: Sequence[str] | None = option(
-        "Of a .pb file: its output tensors, as in a,b.", default=None, many=True, read=_names, metavar="NAMES"
+        "Output tensors of a .pb file, e.g. a,b.", default=None, many=True, read=_names, metavar="NAMES"
     )
     input_signature: Sequence[Any] | None = option(
         "tf.TensorSpecs of a tf.function without any, or to fix the sizes of a Keras model or a GraphDef.",
@@ -78,7 +78,7 @@ class Inputs:
         "The first argument of a jax function, whose arrays become constants of the file.", default=None, flag=""
     )
     mutable: Sequence[str] | bool | None = option(
-        "Keys of `params` whose arrays go on from call to call, True for all.",
+        "Keys of `params` whose arrays are states from call to call; True: all.",
         "The function returns its results and a mapping of their new values. Of a module of flax.nnx: the types of"
         " variables that do, by default all that it writes.",
         default=None,
@@ -95,7 +95,9 @@ class Inputs:
         metavar="MODULE",
     )
     unsafe: bool = option(
-        "Let SOURCE run code of its own and work on files; for authors you trust.", "See SECURITY.md.", default=False
+        "Allow SOURCE to run its own code and to read files. Only for authors you trust.",
+        "See SECURITY.md.",
+        default=False,
     )
 
     @classmethod

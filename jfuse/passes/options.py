@@ -82,7 +82,7 @@ class Forms:
     """
 
     target: targets.TargetName | Sequence[targets.TargetName] = option(
-        f"What runs the file: {', '.join(targets.NAMES)}; X.Y: the oldest runtime that must take it; a,b: several.",
+        f"The target: {', '.join(targets.NAMES)}; X.Y: the oldest runtime that must take it; a,b: several.",
         '"litert" is LiteRT\'s Interpreter, "compiled-model" its CompiledModel and Interpreter. Operators that the'
         " target lacks are spelled in others; `report.notes` has what it loses. Several, as a sequence or a text"
         " with commas, for one file that all of them take.",
@@ -99,19 +99,19 @@ class Forms:
         choices=get_args(StateMode),
     )
     padding: Padding | None = option(
-        "Your promise of every mask: right or left.",
-        "It is the side of the steps that do not count.",
+        "Promise that all masks are padding on this side: right or left.",
+        "It is the side of the steps that the mask leaves out.",
         default=None,
         choices=(None, *get_args(Padding)),
     )
     loop: Loop = option(
-        "Recurrences that do not fuse: auto, while or unroll.",
+        "Form of the recurrences that do not fuse: auto, while or unroll.",
         '"auto" takes whichever is faster.',
         default="auto",
         choices=get_args(Loop),
     )
     prefer: Preference = option(
-        "fused; speed: a loop where that is faster; size: the smallest loops; or auto.",
+        "Form of recurrences: fused; speed (a loop where it is faster); size (the smallest loops); auto.",
         '"speed" goes by what was measured in LiteRT: XNNPACK does not take fused ops. "size" takes every fusion,'
         ' and of each loop the smallest form. "auto" takes every fusion, but of an LSTM in 8 bits in LiteRT the'
         " fastest form that is about as small as any.",
@@ -130,17 +130,17 @@ class Forms:
         choices=(None, *get_args(Requirement)),
     )
     precision: Precision = option(
-        "Of what the source has in f16 or bf16: float32, or source.",
+        "Type of f16 and bf16 values: float32, or source (unchanged).",
         '"float32" computes it in f32, as models under mixed precision do. Inputs and outputs keep their types.',
         default="float32",
         choices=get_args(Precision),
     )
     strict: bool = option(
-        "A marked function that does not fuse, or a recipe that does nothing, fails.",
+        "Fail if a marked function does not fuse, or if a recipe changes nothing.",
         "Without it `report.refused` and `report.warnings` have them.",
         default=False,
     )
-    recover: bool = option("Look for recurrences that nobody annotated.", default=True, flag="")
+    recover: bool = option("Recognize recurrences in unmarked loops.", default=True, flag="")
     by_source: Mapping[str, str] = option(
         "Forms of single recurrences, by their source as `report.loops` and `report.fused` name it.",
         '"fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of 24 steps), whatever'

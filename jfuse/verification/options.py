@@ -53,7 +53,7 @@ class Verify:
     """
 
     samples: int = option(
-        "Independent first calls (rows of them, where something is kept) to compare besides.",
+        "More independent first calls to compare (rows of calls, if the model has states).",
         "They are computed in batches. Arrays in place of a number are taken for `inputs`.",
         default=0,
         min=0,
@@ -64,7 +64,7 @@ class Verify:
         default=3,
         min=1,
     )
-    seed: int = option("Of everything that is drawn.", default=0, min=0)
+    seed: int = option("The seed of all random inputs.", default=0, min=0)
     inputs: Any = option(
         "A .npz file with your own inputs to compare on.",
         "One call as an array, a tuple of arrays by position or a dict by name; several calls in a row as a list,"
@@ -77,7 +77,7 @@ class Verify:
         dir_okay=False,
     )
     sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = option(
-        "An open size, as in B=4; several times for several sizes.",
+        "An open size, e.g. B=4; several times for several sizes.",
         "By the names that `print(model)` shows, one choice or several; by default two for each.",
         default=None,
         flag="--size",
@@ -86,7 +86,7 @@ class Verify:
         metavar="NAME=SIZE",
     )
     keys: Sequence[str] | None = option(
-        "A signature to compare, as the first side has it; without it all that both have.",
+        "A signature to compare, as the first side names it. Default: all that both have.",
         default=None,
         flag="--signature",
         many=True,
@@ -111,7 +111,7 @@ class Verify:
     )
     empty: bool = option("Also try a batch of no rows.", "Where the first axis is open.", default=False)
     device: str | None = option(
-        'What runs the file: a command that starts a Python with ai-edge-litert elsewhere, as "ssh pi@host python3".'
+        'A device that runs the file: a command that starts its Python with ai-edge-litert, e.g. "ssh pi@host python3".'
         " To verify, also cpu or gpu: what XLA runs on.",
         "Nothing is installed there.",
         default=None,
@@ -129,7 +129,7 @@ class Verify:
         "A folder for the inputs that show a difference.", default=None, takes=Path, file_okay=False
     )
     shrink: int | None = option(
-        "How many runs at most to spend on a smaller input that fails as well.",
+        "The most runs that search for a smaller input that fails as well.",
         "Default: 100, in a conversion 0.",
         default=None,
         flag="",
