@@ -20,6 +20,8 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.tflite.write.file import to_bytes
+from tests.tflite import programs
 
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
 WEIGHTS = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -93,11 +95,16 @@ def test_random_numbers_go_on(tmp_path: Path) -> None:
     assert (random.getstate(), np.random.get_state(legacy=False)["state"]["pos"]) == before
 
 
+ALL = "<&- >&- 2>&-"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("flag", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("flag", [">&-", "2>&-", "<&-", ALL])
 def test_streams_that_are_closed(saved: Path, tmp_path: Path, flag: str) -> None:
-    file = tmp_path / "model.tflite"
-    command = f"{sys.executable} -m jfuse convert {saved} -o {file} {flag}"
+    """One stream at a time with a file, all at once with a SavedModel, which also imports TensorFlow."""
+    source, file = tmp_path / "source.tflite", tmp_path / "model.tflite"
+    source.write_bytes(to_bytes(programs.dense()))
+    command = f"{sys.executable} -m jfuse convert {saved if flag == ALL else source} -o {file} {flag}"
     found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (found.returncode, "Traceback" in found.stderr, file.exists()) == (0, False, True)
 

@@ -20,13 +20,15 @@ from tests.slow import keras_3, slow_but
 
 @pytest.mark.parametrize("name", other.MODELS)
 def test_model(name: str) -> None:
-    check_invokes(jfuse.convert(other.MODELS[name]()))
+    """Every other one is verified, too: what XLA computes is compared op by op elsewhere."""
+    check_invokes(jfuse.convert(other.MODELS[name](), verify=name in list(other.MODELS)[::2]))
 
 
 @pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 @pytest.mark.parametrize("kind", ["gru", "gru_reset_before", "masked"])
 def test_recurrent_layers_that_stay_loops(kind: str, library: str) -> None:
-    lite = jfuse.convert(other.recurrent(kind, library), forms=jfuse.Forms(loop="while"))
+    source = other.recurrent(kind, library)
+    lite = jfuse.convert(source, forms=jfuse.Forms(loop="while"), verify=library == "keras")
     assert lite.report.operators["while"] == 1
     assert lite.report.refused != []
     check_invokes(lite)

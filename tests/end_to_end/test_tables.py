@@ -25,8 +25,8 @@ def converted(function: Any, spec: Any = WORDS) -> jfuse.Model:
 
 @pytest.mark.parametrize("name", every_other(tables.TABLES))
 def test_table(name: str) -> None:
-    for shape, open_shape in (((5, 3), (None, 3)), ((4,), (4,)), ((2, 2), (None, None))):
-        check_invokes(jfuse.convert(tables.lookup(name, *open_shape)), tables.drawn(name, *shape))
+    for verify, shape, open_shape in ((True, (5, 3), (None, 3)), (False, (4,), (4,)), (False, (2, 2), (None, None))):
+        check_invokes(jfuse.convert(tables.lookup(name, *open_shape), verify=verify), tables.drawn(name, *shape))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_a_default_that_is_computed_is_refused() -> None:
 @pytest.mark.parametrize("name", slow_but({"ids", "words", "known_ids"}.__contains__, text.MODELS))
 def test_text_model(name: str, tmp_path: Path) -> None:
     model = text.MODELS[name][0]()
-    for source in (model, exported(model, tmp_path / "model")):
-        check_invokes(jfuse.convert(source), text.drawn(name))
+    for verify, source in ((True, model), (False, exported(model, tmp_path / "model"))):
+        check_invokes(jfuse.convert(source, verify=verify), text.drawn(name))
 
 
 def test_splitting_text_is_refused() -> None:

@@ -144,7 +144,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("name", every_other(WRITTEN))
 def test_one_fused_op(name: str) -> None:
-    lite = jfuse.convert(WRITTEN[name].function())
+    lite = jfuse.convert(WRITTEN[name].function(), verify=name in list(WRITTEN)[::2])
     assert lite.report.operators.get("unidirectional_sequence_lstm") == 1
     assert not {"while", "logistic"} & lite.report.operators.keys()
     assert lite.report.refused == []

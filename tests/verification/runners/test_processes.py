@@ -113,7 +113,8 @@ def _run(processes: int = 1, devices: int = 1) -> list[dict[str, Any]]:
         address = f"localhost:{free.getsockname()[1]}"
     environment = {
         **os.environ,
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        # As this process compiles, hastily by default; of a flag that is there twice, the last one counts.
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(Path(__file__).parents[3]),
     }
