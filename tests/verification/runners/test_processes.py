@@ -129,7 +129,7 @@ def _run(processes: int = 1, devices: int = 1) -> list[dict[str, Any]]:
         for i in range(processes)
     ]
     try:
-        ended = [process.communicate(timeout=120) for process in running]
+        ended = [process.communicate(timeout=300) for process in running]
     finally:
         for process in running:
             process.kill()
