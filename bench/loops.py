@@ -75,6 +75,25 @@ class Cell(keras.layers.Layer):
         return gate * m, [gate * m, m]
 
 
+class Linear(keras.layers.Layer):
+    """A step h' = a h + x, where a is a constant for each unit, or a gate on the input."""
+
+    def __init__(self, units: int, *, gated: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.units = self.state_size = self.output_size = units
+        self.decay = None if gated else np.linspace(0.5, 0.99, units, dtype=np.float32)
+
+    def call(self, x: Any, states: Sequence[Any]) -> tuple[Any, list[Any]]:
+        factor = keras.ops.sigmoid(x) if self.decay is None else self.decay
+        h = factor * states[0] + x
+        return h, [h]
+
+
+LINEAR = {
+    "decay": lambda units: keras.layers.RNN(Linear(units, gated=False), return_sequences=True),
+    "gate on the input": lambda units: keras.layers.RNN(Linear(units, gated=True), return_sequences=True),
+}
+"""Linear recurrences, which have forms without a loop; `--rows linear` measures them."""
 CELLS = {
     "GRU": lambda units: keras.layers.GRU(units, return_sequences=True),
     "GRU, last": lambda units: keras.layers.GRU(units),
@@ -152,7 +171,14 @@ def held_out(count: int = 64) -> Iterator[Model]:
         yield list(CELLS)[number % len(CELLS)], int(rng.choice([1, 1, 1, 4])), steps, int(rng.choice([8, 40])), units
 
 
-ROWS = {"grid": grid, "held_out": held_out}
+def linear() -> Iterator[Model]:
+    """Linear recurrences of as many features as units."""
+    for cell in LINEAR:
+        yield from ((cell, 1, steps, units, units) for units in (8, 64, 256) for steps in (16, 64, 128, 512))
+        yield from ((cell, 8, steps, 32, 32) for steps in (32, 256))
+
+
+ROWS = {"grid": grid, "held_out": held_out, "linear": linear}
 
 
 def main() -> None:
@@ -161,7 +187,7 @@ def main() -> None:
     parser.add_argument("json", type=Path)
     parser.add_argument("--rows", choices=list(ROWS), default="grid")
     parser.add_argument("--kind", default=platform.machine(), help="the kind of machine, as the file names it")
-    parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
+    parser.add_argument("--cells", nargs="+", choices=[*CELLS, *LINEAR], default=[*CELLS, *LINEAR])
     parser.add_argument("--again", action="store_true", help="measure rows that the file has once more")
     arguments = parser.parse_args()
     known = json.loads(arguments.json.read_text())["rows"] if arguments.json.exists() else []
@@ -178,7 +204,7 @@ def main() -> None:
 
 
 def write(path: Path, kind: str, rows: dict[Model, Row]) -> None:
-    """Write the table, in the order of `grid` and `held_out`."""
+    """Write the table, in the order of `ROWS`."""
     ordered = [rows[model] for models in ROWS.values() for model in models() if model in rows]
     report = {"machine": kind, "jfuse": jfuse.__version__, "rows": list(map(asdict, ordered))}
     path.write_text(json.dumps(report) + "\n")
@@ -189,7 +215,7 @@ def measured(cell: str, batch: int, steps: int, features: int, units: int) -> Ro
     keras.backend.clear_session()
     keras.utils.set_random_seed(0)
     source = keras.Input((steps, features), batch_size=batch, name="x")
-    loaded = jfuse.load(keras.Model(source, CELLS[cell](units)(source)))
+    loaded = jfuse.load(keras.Model(source, {**CELLS, **LINEAR}[cell](units)(source)))
     x = np.random.default_rng(0).standard_normal((batch, steps, features)).astype(np.float32)
     sizes: list[LoopSize] = []
     single = in_form(loaded, lambda size, room: sizes.append(size) or LoopSpelling())

@@ -36,7 +36,7 @@ MACHINES: tuple[Machine, ...] = get_args(Machine)
 FUSED = "fused"
 """Among the forms of a recurrence: the operator that TFLite has for it."""
 
-_FORM = re.compile(r"fused|unrolled|x[1-9]\d{0,3}(in[1-9]\d{0,8})?")
+_FORM = re.compile(r"fused|unrolled|sums|log[1-9]\d{0,3}|x[1-9]\d{0,3}(in[1-9]\d{0,8})?")
 
 Attributes: TypeAlias = Mapping[str, Any]
 CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], Attributes | bytes | None] | None
@@ -143,8 +143,9 @@ class Forms:
     recover: bool = option("Recognize recurrences in unmarked loops.", default=True, flag="")
     by_source: Mapping[str, str] = option(
         "Forms of single recurrences, by their source as `report.loops` and `report.fused` name it.",
-        '"fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of 24 steps), whatever'
-        " the other options say. `jfuse.tune` finds the fastest.",
+        '"fused", "unrolled", "x4" (WHILE with four steps a turn), "x4in24" (in blocks of 24 steps), and of linear'
+        ' recurrences "log4" (a parallel scan of blocks of four steps) or "sums" (CUMSUM), whatever the other options'
+        " say. `jfuse.tune` finds the fastest.",
         default_factory=dict,
         flag="",
     )
@@ -153,7 +154,7 @@ class Forms:
         need_mapping("by_source=", self.by_source, '{"the source of a recurrence": "fused"}')
         for form in self.by_source.values():
             if not isinstance(form, str) or _FORM.fullmatch(form) is None:
-                forms_text = "fused, unrolled, x4 or x4in24, with at most 9999 steps a turn"
+                forms_text = "fused, unrolled, x4, x4in24, log4 or sums, with at most 9999 steps a turn"
                 raise JfuseError("by_source= has no such form", expected=forms_text, found=shown(form))
 
     @property

@@ -233,6 +233,12 @@ def _concatenate(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     return moves.concatenated(forms, eqn.params["dimension"])
 
 
+def _stack(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
+    joined = moves.concatenated(list(map(moves.with_axis, forms)), 0)
+    axis = eqn.params["axis"]
+    return moves.transposed(joined, [*range(1, axis + 1), 0, *range(axis + 1, len(joined.axes))])
+
+
 def _tile(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     repeats = eqn.params["reps"]
     touched = [a for a, count in enumerate(repeats) if count != 1]
@@ -365,6 +371,7 @@ RULES: Mapping[str, Rule] = {
     "pad": _pad,
     "tile": _tile,
     "concatenate": _concatenate,
+    "stack": _stack,
     "reduce_sum": _sum,
     "reduce_max": _greatest("reduce_max"),
     "reduce_min": _greatest("reduce_min"),

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from jfuse.base.errors import NotFused
-from jfuse.ir.graph import Var
+from jfuse.base.errors import JfuseError, NotFused
+from jfuse.ir.graph import Atom, Op, Var
+from jfuse.ir.trace import trace_graph
+from jfuse.kernels import ops
 from jfuse.lowering.recover.algebra.activations import activation_of, sigmoid_of
 from jfuse.lowering.recover.algebra.expressions import Activation, Clamp, Expr, Leaf, Opaque, divided, parts, terms_of
 from jfuse.lowering.recover.algebra.forms import row_size
+from jfuse.lowering.recover.algebra.linear import Row, linear_rows
 from jfuse.lowering.recover.algebra.view import BodyView
 from jfuse.lowering.recover.cells.step import Step
 from jfuse.lowering.rules import recovers
 
 _NEAR = 10  # a name is worth more than where another cell differs
 _CONVOLVED = 4  # rank of states that are images
+_STABILIZED = 3  # states of an sLSTM at least: c, n and m; h as well
+_PAIR, _NESTED = 2, 4  # states of a NAS cell, and activations in a row: LSTMs and GRUs have two
+_ACTIVATIONS = frozenset({ops.tanh, ops.logistic, ops.relu})
+_OF_MAXIMUM = frozenset({ops.maximum, ops.add, ops.sub, ops.neg})
 
 
 @recovers("jfuse.gru")
@@ -38,6 +45,53 @@ def _names(step: Step) -> Iterator[str]:
             cell = _gated(step.view, step.view.read(after[h]), h)
             if cell is not None:
                 yield cell
+    linear = _linear(step)
+    if linear is not None:
+        yield linear
+    yield from _by_operators(step)
+
+
+def _linear(step: Step) -> str | None:
+    """The name of a recurrence h' = a h + b, element by element; None where a or b depends on the states."""
+    carries, free = step.carries, [v for v in step.body.inputs if v not in step.carries]
+    kinds = {(v.type.dtype, v.type.shape) for v in carries}
+    if len(kinds) != 1 or not carries[0].type.dtype.is_float:
+        return None
+    rows: list[Row] = []
+
+    def values(*args: Any) -> list[Any]:
+        given = dict(zip(free, args, strict=True))
+        rows.extend(linear_rows(step.next_carries, step.body, carries, given) or ())
+        return [f.value for row in rows for f in row.factors.values()]
+
+    try:
+        graph = trace_graph(values, [Var(v.type, value=v.value) for v in free])
+    except JfuseError:
+        return None
+    if not rows:
+        return None
+    varying = any(isinstance(a, Var) for a in graph.outputs)
+    states = "" if len(carries) == 1 else f", {len(carries)} states that read each other"
+    factor = "a computed from data" if varying else "a constant"
+    return f"a linear recurrence h' = a*h + b, {factor}, states of {carries[0].type}{states}"
+
+
+def _by_operators(step: Step) -> Iterator[str]:
+    """The names of cells that are known by the operators between their states."""
+    depth: dict[Atom | None, int] = {v: 0 for v in step.carries if v.type.dtype.is_float}
+    states = len(depth)
+    kinds: set[Op] = set()
+    for eqn in step.body.eqns:
+        depths = [depth[a] for a in eqn.inputs if a in depth]
+        if depths:
+            kinds.add(eqn.op)
+            depth.update(dict.fromkeys(eqn.outputs, max(depths) + (eqn.op in _ACTIVATIONS)))
+    if states == 1 and ops.maximum in kinds and kinds <= _OF_MAXIMUM:
+        yield "a running maximum h' = max(h + a, b), such as the stabilizer of an mLSTM or of RWKV"
+    if states >= _STABILIZED and {ops.maximum, ops.exp, ops.div} <= kinds:
+        yield f"exponential gates, a normalizer and a running maximum in {states} states (sLSTM)"
+    if states == _PAIR and max(depth[a] for a in step.next_carries if a in depth) >= _NESTED:
+        yield f"activations of activations, {_NESTED} or more in a row, in two states (a NAS cell or the like)"
 
 
 def _gated(view: BodyView, expr: Expr, h: Var) -> str | None:

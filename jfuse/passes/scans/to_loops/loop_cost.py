@@ -9,14 +9,17 @@ What was found there, one thread, with XNNPACK:
 - XNNPACK packs a copy of the weights for each FULLY_CONNECTED of the file. Steps that stand side by side therefore
   read different memory: beyond the second cache, whose size differs by machine (NEAR_CACHES), they may be slower than a
   loop, and they need that memory. The same goes for the operators themselves, where there are very many.
+- A linear recurrence has forms without a loop (`parallel_scan`). Beside few operators, each on the whole sequence, the
+  numbers count that operators compute; straight code computes fewer, but is cut into one operator for each step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf, log
 from statistics import geometric_mean
+from types import MappingProxyType
 
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Const, Eqn, Graph
@@ -33,11 +36,13 @@ FAR_COPY_US = 4.2e-5  # a byte of a stack that is large
 ALLOCATE_US = 2e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
 OPERATOR_US = 0.04  # an operator on a few numbers
 WEIGHT_US = 8e-6  # a byte of weights, multiplied with one row
+NUMBER_US = 1e-4  # a number that an operator of a linear recurrence computes
+SUM_US = 1e-3  # a number of running sums, which LiteRT computes one by one
 _FORM_US = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US)
-_WORK_US = (OPERATOR_US, WEIGHT_US)
+_WORK_US = (OPERATOR_US, WEIGHT_US, NUMBER_US, SUM_US)
 FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US", "ALLOCATE_US")
 """In the order of `LoopSize.features`."""
-WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")
+WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US", "NUMBER_US", "SUM_US")
 """In the order of `LoopSize.work`."""
 
 LEAST_US = 1e-3  # of a loop without steps in straight code: times are compared by their ratios
@@ -78,40 +83,58 @@ class LoopSpelling:
     """How a loop is written: straight-line code, or WHILE with so many steps in a turn.
 
     block: where it is not 0, the turns of so many steps are a WHILE of their own, inside one over the blocks.
+    radix: where it is not 0, a linear recurrence is computed level by level, in blocks of so many steps side by side.
+    sums: as running sums, what only adds.
     """
 
     unrolled: bool = False
     steps: int = 1
     block: int = 0
+    radix: int = 0
+    sums: bool = False
 
     def __str__(self) -> str:
         if self.unrolled:
             return "unrolled"
+        if self.is_parallel:
+            return "running sums" if self.sums else f"parallel scan, {self.radix} steps a block"
         turn = f"WHILE, {self.steps} steps a turn" if self.steps > 1 else "WHILE, one step a turn"
         return f"{turn}, in blocks of {self.block} steps" if self.block else turn
 
     @property
     def short(self) -> str:
-        """The form in one word: x4 are four steps a turn, x4in24 in blocks of 24 steps."""
+        """The form in one word: x4 are four steps a turn, x4in24 in blocks of 24 steps, log4 a scan of blocks."""
+        if self.is_parallel:
+            return "sums" if self.sums else f"log{self.radix}"
         return "unrolled" if self.unrolled else f"x{self.steps}" + (f"in{self.block}" if self.block else "")
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether the form is one of linear recurrences alone, all of whose operators take whole sequences."""
+        return self.sums or self.radix > 0
 
     @classmethod
     def named(cls, word: str) -> LoopSpelling:
         """The form that `short` gives as this word."""
         if word == "unrolled":
             return cls(unrolled=True)
+        if word == "sums":
+            return cls(sums=True)
+        if word.startswith("log"):
+            return cls(radix=int(word.removeprefix("log")))
         steps, _, block = word.removeprefix("x").partition("in")
         return cls(steps=int(steps), block=int(block or 0))
 
     def within(self, length: Dim) -> LoopSpelling:
         """The form as a loop of this length can have it."""
-        if not is_known(length) or self.unrolled:
+        if not is_known(length) or self.unrolled or self.is_parallel:
             return self
         steps = min(self.steps, int(length))
         return LoopSpelling(steps=steps, block=self.block if self.block % steps == 0 and self.block < length else 0)
 
 
-FORMS = tuple(map(LoopSpelling.named, ("x1", "x2", "x4", "x8", "x16", "x1in48", "x4in48", "x8in48", "unrolled")))
+_WORDS = "x1 x2 x4 x8 x16 x1in48 x4in48 x8in48 unrolled log8 log16 log32 sums"
+FORMS = tuple(map(LoopSpelling.named, _WORDS.split()))
 """The forms that are considered: those that `bench/loops.py` measures."""
 
 
@@ -152,6 +175,8 @@ class LoopSize:
     length: of steps; open where it is known only at run time. operators, weights (bytes), rows (of the batch): of one
     step. given, collected: bytes that a step reads of sequences, and bytes that it adds to the stacked results.
     cells: the microseconds of a step's fused cells. `weights` leaves out their weights, which all steps share.
+    numbers, parallel: of linear recurrences. The numbers that a step computes; and by `short` the forms of these alone,
+    with their operators and the numbers that these compute, for all steps.
     """
 
     length: Dim
@@ -161,6 +186,8 @@ class LoopSize:
     given: int
     collected: int
     cells: float = 0.0
+    numbers: int = 0
+    parallel: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -170,10 +197,11 @@ class LoopSize:
         given: Sequence[TensorType],
         collected: Sequence[TensorType],
         cell_us: Callable[[Eqn], float] = lambda eqn: 0.0,
+        parallel: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> LoopSize:
         """The size of a loop with this body, and the types of what each step is given and collects.
 
-        cell_us: what a fused cell takes.
+        cell_us: what a fused cell takes. parallel: forms that a linear recurrence alone has.
         """
         cells = [eqn for eqn in all_eqns(body) if eqn.op.overwrites]
         eqns = [eqn for eqn in all_eqns(body) if not eqn.op.overwrites]
@@ -181,7 +209,8 @@ class LoopSize:
         rows = max((_closed(t.shape[0]) for v in body.inputs if (t := v.type).rank > 1), default=1)
         weights = sum(c.array.nbytes for c in consts)
         sequences = sum(map(_bytes, given)), sum(map(_bytes, collected))
-        return cls(length, expanded_size(body), weights, rows, *sequences, sum(map(cell_us, cells)))
+        numbers = sum(_bytes(out.type) // 4 for eqn in body.eqns for out in eqn.outputs) if parallel else 0
+        return cls(length, expanded_size(body), weights, rows, *sequences, sum(map(cell_us, cells)), numbers, parallel)
 
     @property
     def steps(self) -> int:
@@ -199,7 +228,7 @@ class LoopSize:
 
     def modelled(self, form: LoopSpelling, machine: str) -> float:
         """Estimate one invoke on one machine in microseconds, by the model alone."""
-        pairs = (*zip(self.features(form), _FORM_US, strict=True), *zip(self.work(), _WORK_US, strict=True))
+        pairs = (*zip(self.features(form), _FORM_US, strict=True), *zip(self.work(form), _WORK_US, strict=True))
         far = self.far(form, NEAR_CACHES[machine]) * NEAR_CACHES[machine].far_us
         return max(LEAST_US, sum(count * us for count, us in pairs) + far + self.steps * self.cells)
 
@@ -208,16 +237,19 @@ class LoopSize:
         weights, collects = 0.5 * log(self.weights + 1), 1.5 * (self.collected > 0)
         return log(self.steps + 1), log(self.operators + 1), weights, log(self.rows + 1), collects
 
-    def work(self) -> tuple[float, float]:
-        """The work of all steps in any form: operators run, and bytes of weights multiplied with a row."""
-        return self.steps * self.operators, self.steps * self.weights * self.rows
+    def work(self, form: LoopSpelling) -> tuple[float, ...]:
+        """The work of all steps: operators run, bytes of weights multiplied with a row, numbers computed and summed."""
+        if form.is_parallel:
+            operators, numbers = self.parallel[form.short]
+            return operators, 0, *((0, numbers) if form.sums else (numbers, 0))
+        return self.steps * self.operators, self.steps * self.weights * self.rows, self.steps * self.numbers, 0
 
     def features(self, form: LoopSpelling) -> tuple[float, ...]:
         """The counts of everything that a form costs beside the work of the steps, in the order of their unit costs.
 
         WHILEs, turns, operators prepared, bytes of stacks copied near and far, of bodies allocated.
         """
-        if form.unrolled:
+        if form.unrolled or form.is_parallel:
             return 0, 0, 0, 0, 0, 0
         single = 0 if is_known(self.length) else (form.steps - 1) / 2  # steps in a second loop
         turns = (self.steps - single) // form.steps + single
@@ -244,17 +276,21 @@ class LoopSize:
 
     def added_operators(self, form: LoopSpelling) -> int:
         """About how many operators the form writes."""
+        if form.is_parallel:
+            return self.parallel[form.short][0]
         if form.unrolled:
             return self.steps * self.operators
         return self.operators * (form.steps + (self.steps % form.steps if is_known(self.length) else form.steps > 1))
 
     def bytes_of_file(self, form: LoopSpelling) -> float:
         """About how large a file with the loop alone is, its weights in 8 bits."""
-        operators = self.added_operators(form) + (0 if form.unrolled else WHILE_OPERATORS)
+        operators = self.added_operators(form) + (0 if form.unrolled or form.is_parallel else WHILE_OPERATORS)
         return FILE_BYTES + self.weights / 4 + OPERATOR_BYTES * operators
 
     def allows(self, form: LoopSpelling, room: Room) -> bool:
         """Whether a loop may have the form."""
+        if form.is_parallel:
+            return form.short in self.parallel and self.added_operators(form) <= room.operators
         steps = self.steps if form.unrolled else form.steps
         if form.unrolled and not is_known(self.length):
             return False
@@ -272,7 +308,7 @@ class LoopSize:
 
         Shorter forms stand first.   unroll: allow straight-line code
         """
-        forms = [form for form in FORMS if self.allows(form, room) and (unroll or not form.unrolled)]
+        forms = [f for f in FORMS if self.allows(f, room) and (unroll or not (f.unrolled or f.is_parallel))]
         allowed = sorted(forms, key=self.added_operators)
         times = {form: self.times(form, machine) for form in allowed}
         least = [min(of_machine) for of_machine in zip(*times.values(), strict=True)]
@@ -292,7 +328,10 @@ def fastest(size: LoopSize, room: Room, machine: str = ANY_MACHINE, *, unroll: b
 
 
 def smallest(size: LoopSize, room: Room, *, unroll: bool = True) -> LoopSpelling:
-    """The form with the fewest operators: WHILE of one step a turn, but for few small steps."""
+    """The form with the fewest operators: running sums, or WHILE of one step a turn, but for few small steps."""
+    sums = LoopSpelling(sums=True)
+    if unroll and size.allows(sums, room):
+        return sums
     straight, turning = LoopSpelling(unrolled=True), LoopSpelling()
     fits = unroll and size.allows(straight, room)
     less = size.added_operators(straight) <= size.added_operators(turning) + WHILE_OPERATORS

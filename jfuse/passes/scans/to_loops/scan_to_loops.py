@@ -13,7 +13,7 @@ import numpy as np
 from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import as_atom
+from jfuse.ir.trace import active_trace, as_atom
 from jfuse.ir.walk import all_eqns, expanded_size, users, with_bodies, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
@@ -26,6 +26,7 @@ from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
 from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
+from jfuse.passes.scans.to_loops.linear_step import LinearLoop, linear_loop
 from jfuse.passes.scans.to_loops.loop_cost import (
     LARGER,
     ROOMS,
@@ -36,6 +37,7 @@ from jfuse.passes.scans.to_loops.loop_cost import (
     smallest,
 )
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
+from jfuse.passes.scans.to_loops.parallel_scan import parallel_sizes, written_in_parallel
 from jfuse.passes.scans.to_loops.run_time_zeros import COMPUTED, Homes, empty, spread
 from jfuse.records.conversion import LoopForm
 
@@ -135,12 +137,24 @@ class _Visitor:
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         sequences, collected = ([atom.type for atom in part] for part in rows)
         cell_us = partial(fused_microseconds, machine=self._ctx.forms.machine)
-        size = LoopSize.of(body, loop.length, sequences, collected, cell_us)
+        linear = self._linear(loop)
+        parallel = {} if linear is None else parallel_sizes(loop, linear, active_trace().producer)
+        size = LoopSize.of(body, loop.length, sequences, collected, cell_us, parallel)
         form = self._form(loop, size)
         expected = size.expected(self._room("speed"), self._ctx.forms.machine)
         self._held += size.added_operators(form)
         self._ctx.report.loops.append(_told(loop, size, form, expected, self._ctx.forms.machine))
+        if linear is not None and form.is_parallel:
+            return written_in_parallel(loop, linear, form)
         return written(loop, form, self._homes)
+
+    def _linear(self, loop: Loop) -> LinearLoop | None:
+        """The loop as a linear recurrence; None where it is none, or where its values become integers.
+
+        Products of many factors would err more in few bits than the steps one by one.
+        """
+        recipe = self._ctx.recipe
+        return None if recipe is not None and recipe.needs_ranges else linear_loop(loop)
 
     def _room(self, prefer: str) -> Room:
         """The room that is left in the graph where this is preferred."""
@@ -153,7 +167,7 @@ class _Visitor:
         if any(map(_is_opaque_draw, all_eqns(loop.body))):
             return self._one_step_a_turn(loop)
         asked_for = self._ctx.forms.by_source.get(str(loop.eqn.source), FUSED)
-        if asked_for != FUSED and (is_known(loop.length) or asked_for != LoopSpelling(unrolled=True).short):
+        if asked_for != FUSED and _can_be(asked_for, loop, size):
             return LoopSpelling.named(asked_for)
         loop_form = self._ctx.forms.loop
         prefer, whiles = self._ctx.forms.prefer, self._ctx.whiles
@@ -186,6 +200,12 @@ class _Visitor:
         constant = constant_of(atom, self._known)
         spread_zeros = None if constant is None else spread(constant, atom.type.shape, self._homes)
         return spread_zeros if isinstance(spread_zeros, Var) else atom
+
+
+def _can_be(asked_for: str, loop: Loop, size: LoopSize) -> bool:
+    """Whether a loop can have the form that is asked for by its word."""
+    form = LoopSpelling.named(asked_for)
+    return asked_for in size.parallel if form.is_parallel else is_known(loop.length) or not form.unrolled
 
 
 def _without_seeds(eqn: Eqn) -> Eqn:
