@@ -128,7 +128,7 @@ def _features(kind: str, row: Mapping[str, Any], form: LoopSpelling) -> list[flo
     """Cost features of a loop form on a kind of machine, in the order of the unit costs; last the far bytes."""
     size = row["size"]
     far = [size.far(form, loop_cost.NEAR_CACHES[kind]) if name == kind else 0.0 for name in KINDS]
-    return [*size.features(form), *size.work(), *far]
+    return [*size.features(form), *size.work(form)[: len(loop_cost.WORK_CONSTANTS)], *far]
 
 
 def in_use(name: str) -> float:

@@ -1,6 +1,6 @@
 """LiteRT's time of recurrences in each form: fused, straight code, and WHILE with one or several steps a turn.
 
-    python -m bench.loops FILE.json [--rows held_out] [--cells GRU RNN] [--again]
+    python -m bench.loops FILE.json [--rows held_out|linear] [--cells GRU RNN] [--again]
 
 One thread, XNNPACK as it comes, random input, fixed shapes. The files of a recurrence take turns of some calls in a
 row, so that a noisy machine disturbs them alike; figures are 10th percentiles of the calls. Each is taken twice, in two
@@ -10,7 +10,8 @@ Rows are measured in an order drawn by chance and written every minute, so that 
 sizes. Rows that the file has already stay; with --again each form keeps the lesser of two times, as whatever else the
 machine does only adds to it. The rows of the grid are what the cost models are made of (`python -m bench.forms
 --write`), those held out are others, of sizes and cells in between, by which the choice is judged (`python -m
-bench.forms`).
+bench.forms`). Linear recurrences (`bench/results/loops_linear.json`) have forms of their own; a test judges their
+choice.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from jfuse.base.errors import JfuseError, NotFused
 from jfuse.ir.graph import Atom, Op, Var
 from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.lowering.recover.algebra.activations import activation_of, sigmoid_of
 from jfuse.lowering.recover.algebra.expressions import Activation, Clamp, Expr, Leaf, Opaque, divided, parts, terms_of
@@ -55,7 +56,7 @@ def _linear(step: Step) -> str | None:
     """The name of a recurrence h' = a h + b, element by element; None where a or b depends on the states."""
     carries, free = step.carries, [v for v in step.body.inputs if v not in step.carries]
     kinds = {(v.type.dtype, v.type.shape) for v in carries}
-    if len(kinds) != 1 or not carries[0].type.dtype.is_float:
+    if len(kinds) != 1 or not (carries[0].type.dtype.is_float or carries[0].type.dtype is DType.c64):
         return None
     rows: list[Row] = []
 

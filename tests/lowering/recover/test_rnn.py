@@ -210,6 +210,46 @@ def test_units_without_a_reset_gate_are_named() -> None:
     assert name_of(step) == "minimal gated unit, 4 units, relu, sigmoid"
 
 
+def gates(x: Array, h: Array, count: int) -> list[Array]:
+    """Some affine values of input and state."""
+    return [ops.add(dense(x, gate(cells.W, i % 4)), dense(h, gate(cells.R, i % 4))) for i in range(count)]
+
+
+def stabilized(h: Array, c: Array, n: Array, m: Array, x: Array) -> tuple[Array, ...]:
+    """An sLSTM."""
+    i, f, z, o = gates(x, h, 4)
+    new_m = ops.maximum(ops.add(f, m), i)
+    keep, admit = ops.exp(ops.sub(ops.add(f, m), new_m)), ops.exp(ops.sub(i, new_m))
+    new_c, new_n = ops.add(ops.mul(keep, c), ops.mul(admit, ops.tanh(z))), ops.add(ops.mul(keep, n), admit)
+    new_h = ops.mul(ops.logistic(o), ops.div(new_c, new_n))
+    return new_h, new_c, new_n, new_m, new_h
+
+
+def nested(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """Of a NAS cell the way from h to h."""
+    a, b, e, f = gates(x, h, 4)
+    new_c = ops.mul(ops.tanh(ops.add(ops.tanh(ops.mul(ops.logistic(a), ops.relu(b))), c)), ops.tanh(e))
+    new_h = ops.tanh(ops.mul(new_c, ops.logistic(f)))
+    return new_h, new_c, new_h
+
+
+@pytest.mark.parametrize(
+    ("step", "states", "words"),
+    [
+        (elementwise(lambda z: z), 1, r"a linear recurrence h' = a\*h \+ b, a constant, states of f32\[B,4\]"),
+        (lambda h, x: (ops.add(ops.mul(ops.tanh(x), h), x),) * 2, 1, "a linear recurrence .* a computed from data"),
+        (lambda h, g, x: (ops.sub(h, g), ops.add(g, h), h), 2, "2 states that read each other"),
+        (lambda h, x: (ops.maximum(ops.add(h, x), x),) * 2, 1, r"a running maximum h' = max\(h \+ a, b\)"),
+        (stabilized, 4, "exponential gates, a normalizer and a running maximum in 4 states"),
+        (nested, 2, "activations of activations"),
+    ],
+)
+def test_recurrences_without_an_operator_are_told_in_words(step: Step, states: int, words: str) -> None:
+    inputs = INPUTS if step in (stabilized, nested) else UNITS
+    with pytest.raises(NotFused, match=words):
+        recover_gru(step_of(step, carries=STATE * states, xs=[f32(BATCH, inputs)]))
+
+
 def test_other_cells_have_no_name() -> None:
     with pytest.raises(NotFused, match="not_gru"):
         recover_gru(step_of(cells.simple()))
