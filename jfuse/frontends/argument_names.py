@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -16,3 +16,9 @@ def named_leaves(results: Any, leaves: Iterable[tuple[Sequence[Any], Any]]) -> d
     if isinstance(results, Mapping):
         return {path_name(path): leaf for path, leaf in leaves}
     return {f"output_{i}": leaf for i, (_, leaf) in enumerate(leaves)}
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where others have it."""
+    numbered = (name, *(f"{name}_{i}" for i in range(1, len(taken) + 1)))
+    return next(candidate for candidate in numbered if candidate not in taken)

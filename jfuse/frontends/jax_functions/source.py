@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from jfuse.base.errors import ImportFailed, JfuseError, LowerError, shown
 from jfuse.base.option_values import LARGEST_SIZE, whole
-from jfuse.frontends.argument_names import named_leaves, path_name
+from jfuse.frontends.argument_names import free_name, named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions, KeptValue, explicit_states
 from jfuse.frontends.jax_functions.exported import is_exported, read_exported
@@ -215,6 +215,8 @@ def _of_functions(functions: Mapping[str, Any], specs: Mapping[str, Any], select
             written[key] = holder.written(arguments, named) if holder.arrays else []
         names.update({i: n for i, n, w in zip(holder.identities, holder.names, written[key], strict=True) if w})
         signatures.append(signature)
+    inputs = {name for s in signatures for name in s.inputs}
+    names = {i: free_name(n, {*inputs, *names.values()}) if n in inputs else n for i, n in names.items()}
     return [_keeping(s, holders[s.key], names, written.get(s.key, [])) for s in signatures]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.base.errors import ImportFailed
+from jfuse.frontends.argument_names import free_name
 from jfuse.frontends.imported_functions import KeptValue
 from jfuse.frontends.torch_modules.tensors import array_of
 
@@ -49,9 +50,7 @@ def buffers_of(programs: Sequence[Any], taken: Collection[str]) -> list[tuple[Wr
     for program in programs:
         for target, tensor in _held(program):
             if target in _written(program) and _memory(tensor) not in names:
-                used = {*taken, *names.values()}
-                numbered = (target, *(f"{target}_{i}" for i in range(1, len(used) + 1)))
-                names[_memory(tensor)] = next(name for name in numbered if name not in used)
+                names[_memory(tensor)] = free_name(target, {*taken, *names.values()})
     return [tuple(_states(program, names)) for program in programs]
 
 

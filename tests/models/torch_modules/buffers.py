@@ -167,3 +167,45 @@ class Viewed(nn.Module):
     def forward(self, x: Any) -> Any:
         """x: f32[4]"""
         return self.inner.keys.sum(1) + x
+
+
+class Selective(nn.Module):
+    """A step of Mamba: a window for a short convolution, and a state space that depends on what comes."""
+
+    def __init__(self, width: int = 6) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.taps, self.into = nn.Parameter(torch.randn(4, width) / 2), nn.Linear(width, 9, bias=False)
+        self.rates = nn.Parameter(torch.randn(width, 4))
+        self.register_buffer("window", torch.zeros(4, width))
+        self.register_buffer("h", torch.zeros(width, 4))
+
+    def forward(self, x: Any) -> Any:
+        """x: f32[1, width]"""
+        self.window.copy_(torch.cat([self.window[1:], x]))
+        u = nn.functional.silu((self.window * self.taps).sum(0))
+        dt, b, c = self.into(u).split([1, 4, 4])
+        dt = nn.functional.softplus(dt)
+        self.h.copy_(torch.exp(-dt * torch.exp(self.rates)) * self.h + dt * u[:, None] * b)
+        return self.h @ c + u
+
+
+class Windowed(nn.Module):
+    """Attention over the last eight rows, in a ring whose place is a buffer."""
+
+    def __init__(self, width: int = 6) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.k, self.v = (nn.Linear(width, width, bias=False) for _ in range(3))
+        self.register_buffer("keys", torch.zeros(8, width))
+        self.register_buffer("values", torch.zeros(8, width))
+        self.register_buffer("step", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: Any) -> Any:
+        """x: f32[1, width]"""
+        at = self.step % 8
+        self.keys.index_copy_(0, at, self.k(x))
+        self.values.index_copy_(0, at, self.v(x))
+        scores = (self.q(x) @ self.keys.T).masked_fill(torch.arange(8) > self.step, float("-inf"))
+        self.step.add_(1)
+        return scores.softmax(-1) @ self.values
