@@ -15,7 +15,7 @@ from jfuse.running.interpreter import LiteRt
 from tests.models.jax_decoder import STEPS, WORDS, decoder, empty_cache
 
 (PROMPT,) = jax.export.symbolic_shape("T", constraints=[f"T <= {STEPS}"])
-SNR = {None: 90, "dynamic": 25, "int4_blocks": 5}
+SNR = {None: 90, "dynamic": 25, "int8": 15, "int4_blocks": 5}
 """The least ratio of answer to error in dB, of weights that were drawn, which have no outliers to keep."""
 
 
@@ -37,15 +37,26 @@ def ratio(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
     ("window", "recipe"),
     [
         (None, None),
-        *(pytest.param(w, r, marks=pytest.mark.slow) for w, r in ((5, None), (None, "dynamic"), (5, "int4_blocks"))),
+        *(
+            pytest.param(w, r, marks=pytest.mark.slow)
+            for w, r in ((5, None), (None, "dynamic"), (5, "int4_blocks"), (None, "int8"))
+        ),
     ],
 )
 def test_a_decoder_of_jax(window: int | None, recipe: Any) -> None:
     call = decoder(window=window)
     functions = {"prefill": call, "decode": call, "clear": lambda c, ids: (ids, jax.tree.map(jnp.zeros_like, c))}
     ids = {key: jax.ShapeDtypeStruct((1, PROMPT if key == "prefill" else 1), jnp.int32) for key in functions}
+    data = [
+        (key, {"ids": words})
+        for text in prompts(np.random.default_rng(9))
+        for key, words in zip(("clear", "prefill", *["decode"] * len(text)), (text[-1], *text), strict=False)
+    ]
     result = jfuse.convert(
-        functions, jfuse.Inputs({k: [s] for k, s in ids.items()}, params=empty_cache(), mutable=True), quantize=recipe
+        functions,
+        jfuse.Inputs({k: [s] for k, s in ids.items()}, params=empty_cache(), mutable=True),
+        quantize=recipe,
+        calibration=data if recipe == "int8" else None,
     )
     assert len(result.report.kept) == 5
     interpreter, pairs = LiteRt(result.to_bytes(), delegates=True), []
