@@ -144,8 +144,8 @@ class Forms:
     by_source: Mapping[str, str] = option(
         "Forms of single recurrences, by their source as `report.loops` and `report.fused` name it.",
         '"fused", "unrolled", "x4" (WHILE with four steps a turn), "x4in24" (in blocks of 24 steps), and of linear'
-        ' recurrences "log4" (a parallel scan of blocks of four steps) or "sums" (CUMSUM), whatever the other options'
-        " say. `jfuse.tune` finds the fastest.",
+        ' recurrences "log16" or "log32" (a parallel scan of blocks of so many steps) or "sums" (CUMSUM), whatever'
+        " the other options say. `jfuse.tune` finds the fastest.",
         default_factory=dict,
         flag="",
     )
@@ -154,7 +154,7 @@ class Forms:
         need_mapping("by_source=", self.by_source, '{"the source of a recurrence": "fused"}')
         for form in self.by_source.values():
             if not isinstance(form, str) or _FORM.fullmatch(form) is None:
-                forms_text = "fused, unrolled, x4, x4in24, log4 or sums, with at most 9999 steps a turn"
+                forms_text = "fused, unrolled, x4, x4in24, log16 or sums, with at most 9999 steps a turn"
                 raise JfuseError("by_source= has no such form", expected=forms_text, found=shown(form))
 
     @property

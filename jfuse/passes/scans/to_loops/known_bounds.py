@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import exp, inf, isfinite, isnan, log
 from types import MappingProxyType
+from typing import TypeAlias
 
 from jfuse.ir.graph import Atom, Const, Eqn, Op
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.nn.activation import LIMITS
 
-Bounds = tuple[float, float]
+Bounds: TypeAlias = tuple[float, float]
 _ANY: Bounds = (-inf, inf)
 _DEEPEST = 40  # equations, one after the other
 
@@ -74,7 +75,8 @@ def _hull(all_bounds: Sequence[Bounds]) -> Bounds:
 
 
 def _cut(of: Bounds, limits: Bounds) -> Bounds:
-    return tuple(min(max(end, limits[0]), limits[1]) for end in of)  # type: ignore[return-value]  # a pair of a pair
+    low, high = (min(max(end, limits[0]), limits[1]) for end in of)
+    return low, high
 
 
 def _rising(function: Callable[[float], float]) -> Callable[[Sequence[Bounds]], Bounds]:

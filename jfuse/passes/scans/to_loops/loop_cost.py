@@ -105,7 +105,7 @@ class LoopSpelling:
 
     @property
     def short(self) -> str:
-        """The form in one word: x4 are four steps a turn, x4in24 in blocks of 24 steps, log4 a scan of blocks."""
+        """The form in one word: x4 are four steps a turn, x4in24 in blocks of 24 steps, log16 a scan of blocks."""
         if self.is_parallel:
             return "sums" if self.sums else f"log{self.radix}"
         return "unrolled" if self.unrolled else f"x{self.steps}" + (f"in{self.block}" if self.block else "")
