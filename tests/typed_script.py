@@ -9,7 +9,7 @@ from typing import assert_type
 import numpy as np
 
 import jfuse
-from jfuse import ir, ops, pattern
+from jfuse import ir, lite, ops, pattern, reports
 
 
 @jfuse.rewrites(lambda x, w: ops.fully_connected(x, pattern.const(w)), before="simplify", default=False)
@@ -67,6 +67,28 @@ def compare(model: jfuse.Model) -> float:
     return max(difference.error for difference in found.differences)
 
 
+@jfuse.fuses("acme.softsign", default=False)
+def softsign(x: ir.Var) -> ir.Var:
+    result: ir.Var = ops.div(x, ops.add(ops.abs_(x), np.float32(1)))
+    return result
+
+
+def others(model: jfuse.Model, path: str) -> jfuse.Limits:
+    recipe = jfuse.Recipe((jfuse.QuantizeRule("integer"), jfuse.QuantizeRule("float", regex="head/")), inputs="uint8")
+    small = jfuse.convert(path, jfuse.Inputs(batch=1), quantize=recipe, calibration="random", rules=[softsign])
+    noise: jfuse.QuantizeReport = jfuse.quantize_report(small, data="random")
+    page = reports.write_html(None, small.program, jfuse.verify(small), "report.html", report=small.report)
+    converter = jfuse.TFLiteConverter.from_saved_model(path)
+    converter.optimizations = [lite.Optimize.DEFAULT]
+    interpreter = lite.Interpreter(model_content=converter.convert())
+    interpreter.allocate_tensors()
+    output: np.ndarray = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    times = [row.seconds for row in jfuse.bench(path, threads=[1]).rows]
+    print(noise.ranked("own")[0].snr_db, page.name, output.shape, times, jfuse.tune(path).report.tuned)
+    print(jfuse.optimize("a.tflite").size_bytes, [rule.names for rule in jfuse.installed_rules()])
+    return jfuse.Limits(seconds=5.0)
+
+
 def exact(model: jfuse.Model, graph: ir.Graph) -> None:
     assert_type(jfuse.convert("m.keras"), jfuse.Model)
     assert_type(jfuse.lower(model), jfuse.Model)
@@ -90,6 +112,8 @@ def mistakes(model: jfuse.Model) -> None:
     print(model.cost().mac)  # type: ignore[attr-defined]
     model.program.graph()  # type: ignore[attr-defined]
     jfuse.convrt("m.keras")  # type: ignore[attr-defined]
+    jfuse.quantize_report(model).ranked("worst")  # type: ignore[arg-type]
+    jfuse.Limits(second=5.0)  # type: ignore[call-arg]
     jfuse.rewrites(befor="fuse")  # type: ignore[call-arg]
 
 

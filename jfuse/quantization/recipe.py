@@ -31,6 +31,9 @@ IN_TURN = "gptq"
 WEIGHT_ALGORITHMS = ("minmax", "mse", IN_TURN)
 _BITS = {"weight_bits": (8, 4, 2), "activation_bits": (8, 16)}
 
+EndType = Literal["float32", "int8", "uint8", "int16"]
+"""The type of float inputs and outputs of a model in integers."""
+
 
 @dataclass(frozen=True)
 class QuantizeRule:
@@ -113,8 +116,8 @@ class QuantizeRule:
 class Recipe:
     """Ordered rules, and settings of the whole model.
 
-    inputs, outputs: the element type of float inputs and outputs of a model that computes in integers: f32, i8, u8
-        or i16.
+    inputs, outputs: the element type of float inputs and outputs of a model that computes in integers: "float32",
+        "int8", "uint8" or "int16".
     int8_only: an operator without an integer kernel is an error, instead of float between DEQUANTIZE and QUANTIZE.
     from_training: without calibration, values without a trained range stay float, instead of being an error; a model
         without any trained range is quantized as by rules of mode "dynamic".
@@ -124,8 +127,8 @@ class Recipe:
     """
 
     rules: tuple[QuantizeRule, ...]
-    inputs: DType = DType.f32
-    outputs: DType = DType.f32
+    inputs: DType | EndType = DType.f32
+    outputs: DType | EndType = DType.f32
     int8_only: bool = False
     from_training: bool = False
     equalization: bool = False
@@ -152,6 +155,13 @@ class Recipe:
     def rule_for(self, name: str, builtin: str) -> QuantizeRule:
         """The last rule that fits an operator; `FLOAT` where none does."""
         return next((rule for rule in reversed(self.rules) if rule.fits(name, builtin)), FLOAT)
+
+    @property
+    def ends(self) -> tuple[DType, DType]:
+        """The types of inputs and outputs."""
+        assert isinstance(self.inputs, DType), "a name became a type when the recipe was made"
+        assert isinstance(self.outputs, DType), "the same"
+        return self.inputs, self.outputs
 
     @property
     def needs_ranges(self) -> bool:

@@ -43,7 +43,7 @@ class _Ends:
         here = self._integers(atom)
         if here is None:
             return atom
-        for slot in steps_to(_slot(here), self.recipe.outputs)[1:]:
+        for slot in steps_to(_slot(here), self.recipe.ends[1])[1:]:
             here = self._quantized(here, slot)
         return here
 

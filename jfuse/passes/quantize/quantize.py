@@ -215,7 +215,7 @@ class Quantizing:
     def signature(self, signature: Signature) -> Signature:
         """The signature with its graph in the new types; states, and what exposes them, stay float."""
         quantized_inputs = self._given(signature)
-        boundary = Boundary(self.recipe.inputs, self.recipe.outputs, quantized_inputs, _plain_counts(signature)[1])
+        boundary = Boundary(*self.recipe.ends, quantized_inputs, _plain_counts(signature)[1])
         return replace(signature, graph=self._graph(signature.graph, boundary, quantized_inputs))
 
     def _given(self, signature: Signature) -> frozenset[Var]:
