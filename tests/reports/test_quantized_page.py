@@ -11,10 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 import jfuse
+from jfuse.base.measure import Measure
 from jfuse.cli import app as cli
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.quantization.recipe_json import to_json
+from jfuse.reports.noise import LayerNoise, layers_of
+from jfuse.verification.quantization_noise.report import TensorNoise
 from tests.passes.quantize.models import drawn, program_of
 from tests.tflite.programs import f32
 
@@ -50,6 +53,22 @@ def test_the_page_has_the_errors_of_the_quantized_graph(file: Path) -> None:
     told = json.loads(places["json"].read_text())["conversion"]
     assert told["latency"]["ratio"] > 0
     assert 0 < told["noise"][0]["error"] < 0.1
+
+
+def tensor(name: str, own: float, arrives: float) -> TensorNoise:
+    measure = Measure(0.0, 0.0, 0.0, 1.0, arrives)
+    return TensorNoise(
+        "s", (0,), 0, "op", name, "i8[2]", "", "", arrives, 0.0, own, 0.0, 0.0, None, None, True, measure
+    )
+
+
+def test_a_layer_is_as_good_as_its_worst_tensor() -> None:
+    noise = [tensor("a/conv/Relu;1", 40.0, 39.0), tensor("b/Tanh", 50.0, 20.0), tensor("a/conv/Add", 45.0, 30.0)]
+    assert layers_of([*noise, tensor(";exp", 60.0, 10.0)]) == [
+        LayerNoise("a/conv", 2, 40.0, 30.0, "a/conv/Relu;1"),
+        LayerNoise("b", 1, 50.0, 20.0, "b/Tanh"),
+        LayerNoise("exp", 1, 60.0, 10.0, ";exp"),
+    ]
 
 
 def test_a_recipe_that_does_nothing_has_exit_code_1_with_strict(file: Path) -> None:
