@@ -60,7 +60,7 @@ class Verify:
     )
     calls: int = option(
         "Calls in a row for each signature and choice of sizes.",
-        "They are drawn at the scales 1, 0.1, 4, 1, …; what is kept between calls goes on from one to the next.",
+        "They are drawn at the scales 1, 0.1, 4, 1, …; states continue from one to the next.",
         default=3,
         min=1,
     )
