@@ -39,7 +39,7 @@ def with_section(text: str, title: str, names: Collection[str]) -> str:
     name = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     start = re.compile(rf"(?:(?<=[.;)] )|(?<=   )|^)((?:{name})(?:, (?:{name}))*): ")
     rest, rows = list[str](), list[tuple[str, str]]()
-    for paragraph in dedent_after_first(text).split("\n\n"):
+    for paragraph in dedent_after_first(text).rstrip().split("\n\n"):
         lines = paragraph.split("\n")
         first = next((i for i, line in enumerate(lines) if start.search(line)), None)
         if first is None or paragraph.lstrip().startswith(("```", ">>>", "- ")):
