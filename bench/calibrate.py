@@ -39,7 +39,6 @@ from tensorflow.lite.python.optimize.calibrator import Calibrator
 import jfuse
 from bench.models import phone_encoder, phone_u_net
 from bench.verify import mlp, mobilenet, sequence
-from jfuse.api import lower as api_lower
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.ir.graph import Program
 from jfuse.quantization.calibrate import calibrate
@@ -78,7 +77,7 @@ class ObservedValues:
             found.append(cls(program, observed, further["moments"]))
             return calibrate(program, observed, data, **further)
 
-        with mock.patch.object(api_lower, "calibrate", noted):
+        with mock.patch("jfuse.quantization.calibrate.calibrate", noted):
             jfuse.quantize(lite, "int8", sample, verify=False)
         return found[-1]
 

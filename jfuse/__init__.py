@@ -7,6 +7,9 @@
 The names below are imported at their first use: `import jfuse` itself, and the command line's help, cost nothing.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -179,12 +182,25 @@ def _public(name: str) -> Any:
     home = _HOME.get(name)
     if home is None and (name.startswith("_") or find_spec(f"jfuse.{name}") is None):
         raise AttributeError(f"module 'jfuse' has no attribute {name!r}")
-    if home != "jfuse.base.errors":
-        import_module("jfuse.api.convert")
-    module = import_module(home or f"jfuse.{name}")
+    with _no_garbage_search():
+        if home != "jfuse.base.errors":
+            import_module("jfuse.api.convert")
+        module = import_module(home or f"jfuse.{name}")
     value = getattr(module, name, module) if home else module  # `ops` and `pattern` are modules
     globals()[name] = value
     return value
+
+
+@contextmanager
+def _no_garbage_search() -> Iterator[None]:
+    """Within the `with`, Python does not search for garbage: what imports make stays, and each search reads it all."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 if not TYPE_CHECKING:  # for type checkers, a name that is not there is a mistake

@@ -89,6 +89,7 @@ ORDER = (
 )
 """Rooms and single modules from the bottom up; the most specific line that fits a module is its own. A module imports
 from its own line and from those above it. docs/architecture.md draws the same order."""
+MOST_AT_START = 700  # it only falls
 LEVEL = {name: level for level, name in enumerate(ORDER)}
 
 STARTED = frozenset(
@@ -109,6 +110,17 @@ STARTED = frozenset(
 # Slow to import, and absent where only the core is used: imported by these modules alone, and only inside functions.
 LAZY = {"google", "h5py", "keras", "matplotlib", "tensorflow", "tf_keras", "torch"}
 LAZY_USERS = ("jfuse.benchmark.picture", "jfuse.frontends.", "jfuse.tf_nodes.", "jfuse.verification.runners.")
+
+
+SEAMS = {
+    ("jfuse.api.convert", "jfuse.api.verify"),
+    ("jfuse.api.load", "jfuse.frontends.torch_modules.source"),
+    ("jfuse.api.load", "jfuse.tflite.read.file"),
+    ("jfuse.api.lower", "jfuse.quantization.calibrate"),
+    ("jfuse.api.lower", "jfuse.verification.quantization_noise.optional_steps"),
+    ("jfuse.passes.states.modes", "jfuse.passes.states.streams"),
+}
+"""Modules that stand for dozens, and that one function imports when it is called: what many conversions do not need."""
 
 
 @dataclass(frozen=True)
@@ -281,11 +293,37 @@ def test_only_the_face_imports_by_name() -> None:
     assert disguised(ast.parse("importlib.import_module('jfuse.ir')")) == [(1, "jfuse.ir")]
 
 
-def test_functions_import_nothing_but_tensorflow() -> None:
+def test_functions_import_nothing_but_tensorflow_and_at_seams() -> None:
     """The commands import what they do when they run, so that help and wrong options are answered at once."""
     late = [i for i in imports() if i.in_function and root_name(i.target) not in LAZY]
     commands = {"jfuse.cli", "jfuse.cli.app", "jfuse.cli.frame", "jfuse.cli.measured_commands"}
-    assert [str(i) for i in late if i.module not in commands or room_of(i.target) != "jfuse.cli"] == []
+    others = [i for i in late if i.module not in commands or room_of(i.target) != "jfuse.cli"]
+    assert {(i.module, i.target) for i in others} == SEAMS
+    at_start = {(i.module, i.target) for i in imports() if not i.in_function}
+    assert at_start & SEAMS == set()
+
+
+def at_start(root: str) -> set[str]:
+    """The modules of ours that are imported with one, as the source says."""
+    starts: dict[str, list[str]] = {}
+    for i in imports():
+        if not i.in_function and i.target in MODULES and i.module != "jfuse":  # the face imports at first use
+            starts.setdefault(i.module, []).append(i.target)
+    reached, waiting = set(), [root]
+    while waiting:
+        module = waiting.pop()
+        if module not in reached:
+            reached.add(module)
+            parents = (module.rpartition(".")[0],) if "." in module else ()
+            waiting += [*starts.get(module, ()), *parents]
+    return reached
+
+
+def test_a_conversion_starts_with_few_modules() -> None:
+    """Each costs about half a millisecond in every process that converts."""
+    count = len(at_start("jfuse.api.convert"))
+    print(f"modules of ours that `jfuse.convert` starts with: {count}")
+    assert count <= MOST_AT_START
 
 
 def imported_by(program: str, names: Collection[str]) -> list[str]:

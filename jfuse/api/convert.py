@@ -11,9 +11,6 @@ from typing import Any
 from jfuse.api.load import load_selected
 from jfuse.api.lower import lowered, quantization_options
 from jfuse.api.quantized_sizes import source_bytes
-from jfuse.api.sides import with_installed, with_source_in_f32
-from jfuse.api.verify import verify_in
-from jfuse.base.errors import VerifyFailed
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS
 from jfuse.base.option_values import need_truth
@@ -21,7 +18,7 @@ from jfuse.base.options import given
 from jfuse.frontends.selection import Inputs
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.passes.options import CountedStage, Forms, LoweringOptions, OnStage, Pipeline, State
+from jfuse.passes.options import Forms, LoweringOptions, Pipeline, State
 from jfuse.passes.pipeline import changes_results, with_own
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
@@ -30,11 +27,7 @@ from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.allocation import need_allocation
 from jfuse.verification.inputs.user_inputs import need_inputs
-from jfuse.verification.latency import latency_of
 from jfuse.verification.options import Verify
-from jfuse.verification.plan import leaks_infinities, passes_infinities_on
-from jfuse.verification.quantization_noise.of_file import noise_of, unmeasured
-from jfuse.verification.sides import Sides
 
 
 @only_jfuse_errors("conversion")
@@ -85,37 +78,11 @@ def convert(
     lite.report.size_bytes = lite.size_bytes
     lite.report.seconds["export"] = time.perf_counter() - started
     if compared is not None:
+        from jfuse.api.verify import compare_with_source
+
         reference = Model(lite.program) if changes_results(steps) else model
-        _compare(lite, reference, target_named(asked.target).runtimes, compared, quantization.calibration, own.on_stage)
+        further = target_named(asked.target).runtimes
+        compare_with_source(lite, reference, further, compared, quantization.calibration, own.on_stage)
     elif target_named(asked.target).in_interpreter:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
-
-
-def _compare(
-    lite: Model, source: Model, runtimes: Sequence[str], options: Verify, data: CalibrationData, on_stage: OnStage
-) -> None:
-    """Add the verification to the model and to its report.   runtimes: further ones
-
-    Of a quantized model the float one is compared, and the quantized one with that, on the data of its calibration.
-    """
-    on_stage("verify")
-    started = time.perf_counter()
-    if options.inputs is None and passes_infinities_on(source.program) and not leaks_infinities(lite.program, runtimes):
-        options = replace(options, edges=options.edges or "infinite")
-    options = replace(options, edges=options.edges or "none", shrink=options.shrink or 0)
-    sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtimes)
-    try:
-        verification = verify_in(
-            options, lambda: with_source_in_f32(sides), CountedStage.of(on_stage, "verify", "calls")
-        )
-    except VerifyFailed as failed:
-        failed.report = lite.report
-        raise
-    lite.verification = verification
-    lite.report.compared(verification.differences, [*verification.notes, *notes])
-    if lite.unquantized is not None:
-        lite.report.noise = noise_of(lite, lite.unquantized, data)
-        lite.report.notes += unmeasured(lite.program)
-        lite.report.latency = latency_of(lite, lite.unquantized)
-    lite.report.seconds["verify"] = time.perf_counter() - started

@@ -19,7 +19,6 @@ from jfuse.frontends.nan_weights import notes_on_file
 from jfuse.frontends.pytorch import is_torch_source
 from jfuse.frontends.selection import Inputs
 from jfuse.frontends.sources import import_tensorflow
-from jfuse.frontends.torch_modules.source import import_modules
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.parser import is_program, parse_program
 from jfuse.ir.parser import parse as parse_graph
@@ -33,7 +32,6 @@ from jfuse.model import Model
 from jfuse.passes.options import Pipeline
 from jfuse.records.conversion import Report
 from jfuse.running.runner import running_notes
-from jfuse.tflite.read.file import load_tflite
 
 
 @only_jfuse_errors("loading")
@@ -81,6 +79,8 @@ def load_selected(
         if inputs.shapes or inputs.batch is not None:
             described = "a file's bytes" if in_memory else str(source)
             raise JfuseError("shapes= and batch= apply to sources, not to .tflite files", found=described)
+        from jfuse.tflite.read.file import load_tflite
+
         program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
         return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
     if isinstance(source, Program | Graph):
@@ -88,6 +88,8 @@ def load_selected(
     all_rules = default_rules().extended(pipeline.rules)
     functions: ImportedFunctions | None = None
     if is_torch_source(source):
+        from jfuse.frontends.torch_modules.source import import_modules
+
         functions = import_modules(source, inputs, all_rules.lowers_torch)
     elif is_jax_source(source, inputs):
         functions = import_functions(jax_signatures(source, inputs), all_rules.lowers_jax, inputs.params)

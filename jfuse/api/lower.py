@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,12 @@ from jfuse.kernels.control import while_
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.passes.context import Calibrate, Context
+from jfuse.passes.context import Attempt, Calibrate, Context
 from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
 from jfuse.passes.options import CountedStage, Forms, LoweringOptions, Pipeline, QuantizationOptions, State
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline, with_own
 from jfuse.passes.quantize.half_files import has_halves, without_halves
-from jfuse.quantization.calibrate import OnCalls, calibrate
 from jfuse.quantization.data import CalibrationData, repeatable
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
@@ -39,7 +38,6 @@ from jfuse.records.conversion import Report
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.compiled_model import interpreter_only
 from jfuse.tflite.targets.names import TargetName
-from jfuse.verification.quantization_noise.optional_steps import Attempt, with_steps_that_help
 
 
 @only_jfuse_errors("lowering")
@@ -124,6 +122,8 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
     dumped = _LastPasses(after, dump_dir, len(before))
     made = _attempt(program, ctx, dumped, options.quantization, seen, ctx.recipe, None)
     if ctx.recipe is not None and unquantized is not None and seen and options.quantization.measured:
+        from jfuse.verification.quantization_noise.optional_steps import with_steps_that_help
+
         started = time.perf_counter()
         made = with_steps_that_help(made, ctx.recipe, unquantized.program, options.quantization.calibration, attempt)
         seconds = made.report.seconds
@@ -194,11 +194,14 @@ def _silent(stage: str) -> None:
     """Report no stage."""
 
 
-def _calibration(options: QuantizationOptions, seen: list[Statistics], on_calls: OnCalls) -> Calibrate | None:
+def _calibration(
+    options: QuantizationOptions, seen: list[Statistics], on_calls: Callable[[int, int], None]
+) -> Calibrate | None:
     """Function that finds ranges; None without data.   seen: receives its statistics"""
     data = options.calibration
     if data is None:
         return None
+    from jfuse.quantization.calibrate import calibrate
 
     def found(
         program: Program,

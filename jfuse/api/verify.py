@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from jfuse.api.sides import sides_of, with_device, with_runtimes, with_source_in_f32
-from jfuse.base.errors import JfuseError, shown
+from jfuse.api.sides import sides_of, with_device, with_installed, with_runtimes, with_source_in_f32
+from jfuse.base.errors import JfuseError, VerifyFailed, shown
 from jfuse.base.last_resort import only_jfuse_errors
 from jfuse.base.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.base.options import given
 from jfuse.model import Model
+from jfuse.passes.options import CountedStage, OnStage
+from jfuse.quantization.data import CalibrationData
 from jfuse.records.verification import Verification
 from jfuse.running.programs.device import Device
+from jfuse.verification.latency import latency_of
 from jfuse.verification.options import Edges, Verify
+from jfuse.verification.plan import leaks_infinities, passes_infinities_on
+from jfuse.verification.quantization_noise.of_file import noise_of, unmeasured
 from jfuse.verification.sides import Sides
 from jfuse.verification.verify import OnProgress, verify_sides
 
@@ -82,6 +89,35 @@ def verify_in(
         compared = with_runtimes(sides(), runtimes)
         compared = compared if elsewhere is None else with_device(compared, elsewhere, runtimes)
         return verify_sides(compared, options, on_progress)
+
+
+def compare_with_source(
+    lite: Model, source: Model, runtimes: Sequence[str], options: Verify, data: CalibrationData, on_stage: OnStage
+) -> None:
+    """Add the verification of a conversion to its result and to the report.   runtimes: further ones
+
+    Of a quantized model the float one is compared, and the quantized one with that, on the data of its calibration.
+    """
+    on_stage("verify")
+    started = time.perf_counter()
+    if options.inputs is None and passes_infinities_on(source.program) and not leaks_infinities(lite.program, runtimes):
+        options = replace(options, edges=options.edges or "infinite")
+    options = replace(options, edges=options.edges or "none", shrink=options.shrink or 0)
+    sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtimes)
+    try:
+        verification = verify_in(
+            options, lambda: with_source_in_f32(sides), CountedStage.of(on_stage, "verify", "calls")
+        )
+    except VerifyFailed as failed:
+        failed.report = lite.report
+        raise
+    lite.verification = verification
+    lite.report.compared(verification.differences, [*verification.notes, *notes])
+    if lite.unquantized is not None:
+        lite.report.noise = noise_of(lite, lite.unquantized, data)
+        lite.report.notes += unmeasured(lite.program)
+        lite.report.latency = latency_of(lite, lite.unquantized)
+    lite.report.seconds["verify"] = time.perf_counter() - started
 
 
 @contextmanager

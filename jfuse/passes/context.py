@@ -84,3 +84,11 @@ class Context:
         rule = self.recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
         largest = max((a.array.size for a in eqn.inputs if isinstance(a, Const)), default=0)
         return rule.mode not in ("float", "float16") and largest >= rule.min_elements
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A program that was quantized in one way, and the report of that."""
+
+    program: Program
+    report: Report

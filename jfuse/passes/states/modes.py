@@ -15,7 +15,7 @@ import numpy as np
 from jfuse.base.errors import LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Program, Signature, State, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Program, Signature, Source, State, Var
 from jfuse.ir.states import places, with_signatures
 from jfuse.ir.trace import at_source, recording, trace_graph
 from jfuse.ir.types import TensorType
@@ -27,7 +27,6 @@ from jfuse.passes.context import Context
 from jfuse.passes.states.buffered_steps import Buffer
 from jfuse.passes.states.carries import Carry, CarryingEqn, inner_recurrences, recurrences
 from jfuse.passes.states.layers import Layers
-from jfuse.passes.states.streams import layer_source, stream_of
 
 _WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"
 
@@ -45,7 +44,7 @@ def apply_state_mode(program: Program, ctx: Context) -> Program:
         return with_signatures(program, lambda s: _started_anew(s, ctx))
     names = _Names.of(program)
     recurrent = [r for graph in program.graphs() for r in recurrences(graph, producers(graph))]
-    sources = [r.eqn.source for r in recurrent] or [layer_source(e.source) for g in program.graphs() for e in g.eqns]
+    sources = [r.eqn.source for r in recurrent] or [_layer_source(e.source) for g in program.graphs() for e in g.eqns]
     layers = Layers.of(sources, ctx.variables)
     program = with_signatures(program, lambda s: _streamed(s, ctx, names, layers))
     if not any(s.states for s in program.signatures):
@@ -158,6 +157,8 @@ def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers)
         if states or not held.keys().isdisjoint(recurrence.eqn.inputs):
             streamed.add(recurrence.eqn)
         new += states
+    from jfuse.passes.states.streams import stream_of
+
     stream = stream_of(signature, streamed, ctx.forms.mode)
     if stream.backwards:
         _note(ctx, f"the recurrences of {signature.key!r} run backwards: hand its pieces from the last to the first")
@@ -170,7 +171,7 @@ def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _N
     eqn, axis, (result,) = buffer.eqn, buffer.axis, buffer.eqn.outputs
     shape = buffer.x.type.shape
     before_type = replace(buffer.x.type, shape=(*shape[:axis], buffer.steps, *shape[axis + 1 :]))
-    state = names.new(f"{layers.name(layer_source(eqn.source)) or 'steps'}_buffer", Const(buffer.initial))
+    state = names.new(f"{layers.name(_layer_source(eqn.source)) or 'steps'}_buffer", Const(buffer.initial))
     if ctx.forms.mode == "keep" and not before_type.is_static:
         raise _open_size(state.name, eqn, before_type)
     before = Var(before_type, state.name)
@@ -263,3 +264,8 @@ def _with_operands(eqn: Eqn, operands: dict[int, Var]) -> Eqn:
     if not operands:
         return eqn
     return replace(eqn, inputs=tuple(operands.get(i, atom) for i, atom in enumerate(eqn.inputs)))
+
+
+def _layer_source(source: Source) -> Source:
+    """The source of an equation without its own node: its layer, if it has one."""
+    return replace(source, node=source.node.rpartition("/")[0] or source.node)

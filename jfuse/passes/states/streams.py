@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jfuse.base.errors import LowerError
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Eqn, Graph, Signature, Source, Var
+from jfuse.ir.graph import Eqn, Graph, Signature, Var
 from jfuse.ir.states import places
 from jfuse.ir.walk import producers
 from jfuse.lowering.rule_tools.broadcast_constants import Known
@@ -165,8 +165,3 @@ def _refusal(mixing: Mixing) -> LowerError:
         found=mixing.reason,
         remedy=f"{mixing.remedy}, or {_WHOLE}" if mixing.remedy else _WHOLE,
     )
-
-
-def layer_source(source: Source) -> Source:
-    """The source of an equation without its own node: its layer, if it has one."""
-    return replace(source, node=source.node.rpartition("/")[0] or source.node)

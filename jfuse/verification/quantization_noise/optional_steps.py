@@ -16,10 +16,10 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program
 from jfuse.ir.states import distinct
 from jfuse.model import Model
+from jfuse.passes.context import Attempt
 from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
 from jfuse.quantization.recipe import EXTRAPOLATED, Recipe
 from jfuse.quantization.statistics import is_earlier
-from jfuse.records.conversion import Report
 from jfuse.verification.file_answers import InFile, Start, answers, in_litert, interpreters
 from jfuse.verification.quantization_noise.of_file import noise_in
 from jfuse.verification.quantization_noise.output_errors import corrected, product_errors
@@ -46,14 +46,6 @@ Output = tuple[str, str]
 """The key of a signature, and the name of one of its outputs."""
 Scores = Mapping[Output, float]
 """The SNR of each output in dB."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A program that was quantized in one way, and the report of that."""
-
-    program: Program
-    report: Report
 
 
 Lower = Callable[[Recipe, CalibrationData], Attempt]

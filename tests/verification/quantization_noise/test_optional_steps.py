@@ -14,9 +14,10 @@ from jfuse.ir.graph import Program
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
+from jfuse.passes.context import Attempt
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.records.conversion import Report
-from jfuse.verification.quantization_noise.optional_steps import Attempt, with_steps_that_help
+from jfuse.verification.quantization_noise.optional_steps import with_steps_that_help
 from tests.passes.quantize.models import drawn, in_litert, program_of, snr_db
 
 ROW = TensorType((1, 16), DType.f32)
