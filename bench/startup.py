@@ -3,7 +3,7 @@
     python -m bench.startup [--json bench/results/startup.json] [--rounds 5]
 
 Each command is a process of its own, in turns; seconds are medians by the clock, after a first turn that nobody counts
-(files are read from the disk then). A small LSTM of Keras 3 is the source: a folder of `model.export`, converted
+(files are read from the disk then, and Python keeps its bytecode of them, as pip does for users). A small LSTM of Keras 3 is the source: a folder of `model.export`, converted
 without verification, and the file that it becomes.
 """
 
@@ -50,19 +50,25 @@ def commands(folder: Path) -> dict[str, Sequence[str]]:
     }
 
 
-def seconds(command: Sequence[str]) -> float:
+def with_bytecode(folder: Path) -> dict[str, str]:
+    """The environment of a process that keeps bytecode, in a folder: a checkout may be set to keep none."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+
+
+def seconds(command: Sequence[str], environment: Mapping[str, str]) -> float:
     """Of one run, which may end with any status: wrong options end with 2."""
     started = time.perf_counter()
-    run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, check=False)
     took = time.perf_counter() - started
     if run.returncode not in (0, 2):
         raise SystemExit(f"{' '.join(command)}: status {run.returncode}\n{run.stderr.decode()}")
     return took
 
 
-def measured(of: Mapping[str, Sequence[str]], rounds: int) -> dict[str, float]:
+def measured(of: Mapping[str, Sequence[str]], rounds: int, environment: Mapping[str, str]) -> dict[str, float]:
     """The median seconds of each command."""
-    turns = [{name: seconds(command) for name, command in of.items()} for _ in range(rounds + 1)]
+    turns = [{name: seconds(command, environment) for name, command in of.items()} for _ in range(rounds + 1)]
     return {name: statistics.median(turn[name] for turn in turns[1:]) for name in of}
 
 
@@ -76,7 +82,7 @@ def main() -> None:
         folder = Path(temporary)
         quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
         subprocess.run([sys.executable, "-c", _SOURCE, str(folder / "lstm")], check=True, env=quiet)
-        found = measured(commands(folder), arguments.rounds)
+        found = measured(commands(folder), arguments.rounds, with_bytecode(folder))
     for name, took in found.items():
         print(f"{name:<36}{took:>7.2f} s")
     if arguments.json:

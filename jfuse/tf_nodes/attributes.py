@@ -217,10 +217,14 @@ def operands_before_arguments(op: str) -> int:
 
 def called_functions(node: Any) -> list[str]:
     """The functions that a node's attributes name."""
-    names = [attr.func.name for attr in node.attr.values() if attr.WhichOneof("value") == "func"]
+    names, in_lists = [], []
     for attr in node.attr.values():
-        names += [f.name for f in attr.list.func] if attr.WhichOneof("value") == "list" else []
-    return names
+        kind = attr.WhichOneof("value")
+        if kind == "func":
+            names.append(attr.func.name)
+        elif kind == "list" and attr.list.func:
+            in_lists += [f.name for f in attr.list.func]
+    return names + in_lists
 
 
 def data_inputs(node: Any) -> Sequence[str]:

@@ -51,8 +51,8 @@ def errors_in(form: str, machine: str) -> Errors:
     """The models' errors for recurrences that a machine ran in a form, FUSED among them."""
     table = _measured()
     at, rows = table["machines"].index(machine), table["fused" if form == FUSED else "loops"]
-    rows_of_form = ((row["place"], row["errors"].get(form)) for row in rows)
-    return Errors.of([(place, of[at]) for place, of in rows_of_form if of is not None and of[at] is not None])
+    of_form = [(row["place"], row["errors"][form][at]) for row in rows if row["errors"].get(form) is not None]
+    return Errors.of([(place, ratio) for place, ratio in of_form if ratio is not None])
 
 
 @cache
