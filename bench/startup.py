@@ -2,9 +2,9 @@
 
     python -m bench.startup [--json bench/results/startup.json] [--rounds 5]
 
-Each command is a process of its own, in turns; seconds are medians by the clock, after a first turn that nobody counts
-(files are read from the disk then, and Python keeps its bytecode of them, as pip does for users). A small LSTM of Keras 3 is the source: a folder of `model.export`, converted
-without verification, and the file that it becomes.
+Each command is a process of its own, in turns; seconds are medians by the clock, after a first turn that nobody counts:
+files are read from the disk then, and Python keeps their bytecode, as pip does for users. A small LSTM of Keras 3 is
+the source: a folder of `model.export`, converted without verification, and the file that it becomes.
 """
 
 from __future__ import annotations

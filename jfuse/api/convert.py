@@ -23,6 +23,7 @@ from jfuse.passes.pipeline import changes_results, with_own
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_names import RecipeName
+from jfuse.running.loaded_file import start_early
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.allocation import need_allocation
@@ -69,6 +70,8 @@ def convert(
     quantization = replace(quantization_options(quantize, calibration), source_bytes=source_bytes(source))
     started = time.perf_counter()
     own.on_stage("import")
+    if compared is not None or target_named(asked.target).in_interpreter:
+        start_early()
     model = load_selected(source, chosen, own).keeping(asked.state)
     imported = time.perf_counter() - started
     lite = lowered(model, LoweringOptions(asked, own, quantization), steps)

@@ -11,16 +11,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import numpy as np
 
-from jfuse.base.errors import KernelFailed
+from jfuse.base.errors import JfuseError, KernelFailed
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.patience import LOOK_S, Patience, ProcessWatch
 from jfuse.running.programs.device import AboutDevice, Device
-from jfuse.running.worker import LiteRtFailed, Refused, Worker
+from jfuse.running.worker import LiteRtFailed, Refused, Worker, can_run
 
 _NUMBERS = count(1)
 
@@ -148,6 +149,16 @@ def _shared(device: Device | None) -> _SharedWorker:
     if device not in _ON_DEVICES:
         _ON_DEVICES[device] = _SharedWorker(device)
     return _ON_DEVICES[device]
+
+
+def start_early() -> None:
+    """Start the process on this machine, which then imports LiteRT while its first file is being made.
+
+    Where it cannot be started, the first file says so.
+    """
+    if can_run():
+        with _SHARED.lock, suppress(JfuseError):
+            _SHARED.worker()
 
 
 def asked(device: Device, limits: Limits = DEFAULT_LIMITS) -> AboutDevice:
