@@ -52,7 +52,7 @@ def _outputs(eqn: Eqn, forward: Array, backward: Array) -> tuple[Array, ...]:
 
 @spelling_of(ops.bidirectional_sequence_lstm, when=("target", "steps", "integers", "loop"))
 def two_lstms(eqn: Eqn, x: Array, *operands: Array | None) -> tuple[Array, ...] | None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM forwards, and on the reversed sequence; an auxiliary input is read backwards only."""
+    """UNIDIRECTIONAL_SEQUENCE_LSTM forwards, and on the reversed sequence; an auxiliary input backwards only."""
     weights, states, aux = operands[: 2 * _WEIGHTS], operands[2 * _WEIGHTS :][:4], operands[2 * _WEIGHTS + 4 :]
     if any(a is not None for a in aux[1:]):
         return None
