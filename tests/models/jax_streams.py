@@ -43,7 +43,7 @@ def delay_line() -> tuple[Step, Any, tuple[int, ...]]:
 
 def dilated_convolutions() -> tuple[Step, Any, tuple[int, ...]]:
     """Two causal convolutions with gaps, whose pasts go on."""
-    kernels = [weights(3, WIDTH, WIDTH), weights(3, WIDTH, WIDTH)]
+    kernels = [jnp.asarray(weights(3, WIDTH, WIDTH)) for _ in range(2)]
 
     def step(s: Any, x: Any) -> tuple[Any, Any]:
         pasts = []

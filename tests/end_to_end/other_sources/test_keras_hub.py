@@ -77,7 +77,7 @@ def test_forty_calls(name: str, recipe: Any) -> None:
     for key, ids, at in texts():
         wanted = calls[key](tf.constant(ids), tf.constant(cache), tf.constant(at))
         cache = wanted["new"].numpy()
-        pairs.append((runtime.run(key, {"ids": ids, "at": np.int32(at)})["logits"], wanted["logits"].numpy()))
+        pairs.append((runtime.run(key, {"ids": ids, "at": np.array(at, np.int32)})["logits"], wanted["logits"].numpy()))
     assert len(pairs) == 40
     if recipe is None:
         assert max(relative_error(found, value) for found, value in pairs) <= 1e-5  # two layers in f32

@@ -23,7 +23,7 @@ from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
 from jfuse.passes.scans.to_loops.linear_step import linear_loop
-from jfuse.passes.scans.to_loops.loop_cost import ROOMS, LoopSize, LoopSpelling, fastest, smallest
+from jfuse.passes.scans.to_loops.loop_cost import ROOMS, LoopSize, LoopSpelling, Room, fastest, smallest
 from jfuse.passes.scans.to_loops.loop_forms import Loop
 from jfuse.passes.scans.to_loops.parallel_scan import written_in_parallel
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
@@ -147,9 +147,14 @@ def parallel(graph: Graph, form: LoopSpelling) -> Graph:
 
 def sizes_of(graph: Graph, ctx: Context | None = None) -> LoopSize:
     """The size of the graph's only loop."""
-    found: list[LoopSize] = []
-    scan_to_loops(graph, ctx or Context(sub=SUB_PASSES), lambda size, room: found.append(size) or LoopSpelling())
-    (size,) = found
+    sizes: list[LoopSize] = []
+
+    def choose(size: LoopSize, room: Room) -> LoopSpelling:
+        sizes.append(size)
+        return LoopSpelling()
+
+    scan_to_loops(graph, ctx or Context(sub=SUB_PASSES), choose)
+    (size,) = sizes
     return size
 
 
@@ -222,7 +227,7 @@ def factor(function: Callable[[Any], Any]) -> Linear:
 
 
 ONE, HALF = np.float32(1), np.float32(0.5)
-BOUNDED = {
+BOUNDED: dict[str, Callable[[Any], Any]] = {
     "sigmoid": ops.logistic,
     "one minus sigmoid": lambda g: ops.sub(ONE, ops.logistic(g)),
     "exp of a negative softplus": lambda g: ops.exp(ops.mul(ops.log(ops.add(ONE, ops.exp(g))), np.float32(-0.3))),
@@ -231,7 +236,7 @@ BOUNDED = {
     "clip": lambda g: ops.maximum(ops.minimum(g, ONE), -ONE),
     "a number": lambda g: np.full(WIDTH, 1.05, np.float32),  # to the 64th power 23
 }
-UNBOUNDED = {
+UNBOUNDED: dict[str, Callable[[Any], Any]] = {
     "the input": lambda g: g,
     "exp": ops.exp,
     "twice a sigmoid": lambda g: ops.mul(ops.logistic(g), np.float32(2)),

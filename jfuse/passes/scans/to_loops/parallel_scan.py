@@ -49,14 +49,15 @@ def parallel_sizes(loop: Loop, linear: LinearLoop, producer: Callable[[Any], Eqn
 
 def _can_have(loop: Loop, linear: LinearLoop, form: LoopSpelling, producer: Callable[[Any], Eqn | None]) -> bool:
     if form.sums:
-        return linear.is_sum and _is_whole(loop, linear.states[0].rest.value)
+        return linear.is_sum and _is_whole(loop, linear.states[0].rest)
     steps = loop.length
     return bool(form.radix) and is_known(steps) and steps >= 2 * form.radix and is_bounded(linear, int(steps), producer)
 
 
-def _is_whole(loop: Loop, sequence: Any) -> bool:
+def _is_whole(loop: Loop, rest: Any) -> bool:
+    """Whether what is added has the shape of the state."""
     shape = loop.carries[0].type.shape
-    return all(same(d, e) is True for d, e in zip(type_of(sequence).shape[1:], shape, strict=True))
+    return all(same(d, e) is True for d, e in zip(type_of(_bare(rest)).shape[1:], shape, strict=True))
 
 
 def _count(shape: Sequence[Any]) -> int:
