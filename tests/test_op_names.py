@@ -17,6 +17,7 @@ RULES_BY_OP = {
     "jfuse.passes.outline.attention",
     "jfuse.passes.outline.norms",
     "jfuse.passes.scans.fission.vectorize_rules",
+    "jfuse.passes.scans.to_loops.known_bounds",
     "jfuse.passes.states.step_gathers",
     "jfuse.passes.states.step_moves",
     "jfuse.passes.states.step_products",
