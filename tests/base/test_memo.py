@@ -12,7 +12,11 @@ def test_the_value_asked_for_longest_ago_goes_first() -> None:
     memo: Memo[str] = Memo(2)
 
     def value(key: str) -> str:
-        return memo.get(key, lambda: made.append(key) or key.upper())
+        def make() -> str:
+            made.append(key)
+            return key.upper()
+
+        return memo.get(key, make)
 
     assert [value(key) for key in "abacab"] == list("ABACAB")
     assert made == list("abcb")
