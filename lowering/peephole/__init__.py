@@ -63,7 +63,7 @@ PEEPHOLE_RULES: Mapping[Op, tuple[Rule, ...]] = rules_of(
 """The rules by the op of the last equation, in the order in which they are tried."""
 
 GRAPH_REWRITES: tuple[Callable[[Graph, Callable[[Eqn], bool]], Graph], ...] = (
-    lambda graph, rounds_weights: bidirectional.pair_directions(graph),
+    bidirectional.pair_directions,
     lambda graph, rounds_weights: layout_regions.fewest_moves(graph),
     lambda graph, rounds_weights: normalizations.shared_differences(graph),
     shared_scales.affine_before_products,

@@ -88,9 +88,12 @@ class _Reading:
         return same_sequence and self.backwards ^ other.backwards == {self.axis}
 
 
-def pair_directions(graph: Graph) -> Graph:
-    """The graph with each pair of opposite recurrences over one sequence as one op; the same object without any."""
-    while (pair := _first_pair(graph)) is not None:
+def pair_directions(graph: Graph, rounds_weights: Callable[[Eqn], bool] = lambda eqn: False) -> Graph:
+    """The graph with each pair of opposite recurrences over one sequence as one op; the same object without any.
+
+    rounds_weights: whether the weights of an equation will be in few bits.
+    """
+    while (pair := _first_pair(graph, rounds_weights)) is not None:
         paired = _paired(graph, *pair)
         if paired is None:
             break
@@ -98,9 +101,9 @@ def pair_directions(graph: Graph) -> Graph:
     return graph
 
 
-def _first_pair(graph: Graph) -> tuple[Eqn, Eqn] | None:
+def _first_pair(graph: Graph, rounds_weights: Callable[[Eqn], bool]) -> tuple[Eqn, Eqn] | None:
     """A forward and a backward recurrence that can be one op."""
-    candidates = [eqn for eqn in graph.eqns if eqn.op in _KINDS]
+    candidates = [e for e in graph.eqns if e.op in _KINDS and not (rounds_weights(e) and _is_wrong_in_few_bits(e))]
     if len(candidates) < 2:
         return None
     made_by = producers(graph)
@@ -110,6 +113,17 @@ def _first_pair(graph: Graph) -> tuple[Eqn, Eqn] | None:
             if reading.is_opposite(opposite) and _fit(graph, eqn, other):
                 return (other, eqn) if reading.axis in reading.backwards else (eqn, other)
     return None
+
+
+def _is_wrong_in_few_bits(eqn: Eqn) -> bool:
+    """Whether the op of both directions would be BIDIRECTIONAL_SEQUENCE_RNN with the steps first.
+
+    With weights of 8 bits it starts from the states that it ends with (LiteRT 2.3.0).
+    """
+    x = eqn.inputs[0]
+    is_single = x is not None and same(x.type.shape[0], 1) is True
+    is_rnn = _KINDS[eqn.op].op is bidirectional.bidirectional_sequence_rnn
+    return is_rnn and (bool(eqn.params["time_major"]) or not is_single)
 
 
 def _fit(graph: Graph, first: Eqn, second: Eqn) -> bool:

@@ -46,6 +46,17 @@ def snrs(model: Any, lite: Any, batches: tuple[int, ...] = BATCHES) -> list[floa
     return found
 
 
+def test_both_directions_of_an_rnn_are_two_operators(tmp_path: Any) -> None:
+    """One operator for both, steps first, starts from the states that it ends with: 11 dB where all steps are read."""
+    layer = layers.Bidirectional(layers.SimpleRNN(48, return_sequences=True))
+    model = awake(keras.Sequential([keras.Input((9, 32)), layer]))
+    assert min(snrs(model, jfuse.convert(model, verify=False, quantize="dynamic"), (1, 3))) > 30
+    jfuse.convert(model, verify=False).save(tmp_path / "float.tflite")
+    of_file = jfuse.quantize(tmp_path / "float.tflite", "dynamic", verify=False)
+    assert min(snrs(model, of_file, (1, 3))) > 30
+    assert any("starts from the states that it ends with" in q.reason for q in of_file.report.quantized)
+
+
 @pytest.mark.parametrize("name", ["lstm", *slow])
 def test_integer_weights_of_an_open_batch(name: str) -> None:
     model, lite = converted(name, "dynamic")
