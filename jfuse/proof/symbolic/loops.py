@@ -153,8 +153,11 @@ def _as_known(
 ) -> tuple[list[Form], list[Form]] | None:
     """The results of a step in terms of another loop, by a relation that is proven; None where there is none.
 
-    Carries with equal initial values are tried first: then no numbers are needed.
+    Carries with equal initial values are tried first: then no numbers are needed. Of a loop that reads the states of
+    the other one, which are no numbers, they are all that is tried.
     """
+    if {leaf.family for leaf in reader.atoms.leaves(*scan.xs)} & set(loop.families):
+        return _by_relation(reader, scan, loop, _all_by_initial_values(reader, scan, loop))
     relation = _by_initial_values(reader, scan, loop)
     results = None if relation is None else _by_relation(reader, scan, loop, relation, most=1)
     if results is not None:
@@ -183,6 +186,17 @@ def _by_initial_values(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> li
         relation.append(
             [np.arange(carry.rows) if n == chosen else np.full(carry.rows, -1) for n in range(len(loop.families))]
         )
+    return relation
+
+
+def _all_by_initial_values(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> list[list[np.ndarray]]:
+    """A relation of each whole carry with the first one that has the same initial values, or with none."""
+    relation = []
+    for carry in scan.carries:
+        alike = (n for n, initial in enumerate(loop.initial) if initial.parts == carry.parts)
+        chosen = next((n for n in alike if equal(loop.initial[n], carry, reader.atoms.allowance)), None)
+        none = np.full(carry.rows, -1)
+        relation.append([np.arange(carry.rows) if n == chosen else none for n in range(len(loop.families))])
     return relation
 
 
@@ -269,6 +283,26 @@ def _where_equal(reader: StepReader, rows: Sequence[np.ndarray], known: Sequence
             equal_atoms[here[differs]] = -1
         result.append(equal_atoms)
     return result
+
+
+def carried_before(reader: StepReader, forms: Sequence[Form], axis: int) -> Form | None:
+    """A carry before each step of a loop, spelled as its initial value before what all steps but the last make of it.
+
+    None where the joined forms are something else.
+    """
+    if len(forms) != 2 or axis != 0 or forms[0].axes[0] or len(forms[1].axes[0]) != 1 or not forms[1].is_open(0):
+        return None
+    first, rest = moves.dropped(forms[0]), forms[1]
+    for loop in reader.loops:
+        if same(rest.shape[0] + 1, loop.length) is not True:
+            continue
+        for family, before, after in zip(loop.families, loop.initial, loop.carried, strict=True):
+            made = collected(after, loop.number, rest.shape[0], reverse=False)
+            is_shaped = made.parts == rest.parts and before.parts == first.parts
+            if is_shaped and equal(before, first) and equal(made, rest):
+                state = atoms_of(before, loop.number, [(family, np.arange(before.rows))])
+                return collected(state, loop.number, loop.length, reverse=False)
+    return None
 
 
 def after_last(form: Form, loop: int) -> Form:

@@ -11,6 +11,7 @@ import numpy as np
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks, Stopped, limit
 from jfuse.proof.symbolic.comparison import opened
+from jfuse.proof.symbolic.counts import is_count
 from jfuse.proof.symbolic.forms import (
     ULP,
     Form,
@@ -23,6 +24,7 @@ from jfuse.proof.symbolic.forms import (
     closed,
     constant,
     open_numbers,
+    with_part,
 )
 
 Axes = tuple[tuple[Part, ...], ...]
@@ -205,14 +207,14 @@ def with_closed(form: Form, axes: Sequence[int]) -> Form:
 
 
 def sliced(form: Form, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[int]) -> Form:
-    """A part of each axis. Of an open axis all, its first place or its last one."""
+    """A part of each axis. Of an open axis all, its first place, its last one, or its first places."""
     whole = [
         same(s, 0) is True and same(e, d) is True and step == 1
         for s, e, d, step in zip(starts, ends, form.shape, strides, strict=True)
     ]
     for axis, is_whole in enumerate(whole):
         if not is_whole and form.is_open(axis):
-            form = _place(form, axis, starts[axis], ends[axis])
+            form = _place(form, axis, starts[axis], ends[axis], strides[axis])
             whole[axis] = True
     touched = [axis for axis, is_whole in enumerate(whole) if not is_whole]
     slices = [
@@ -229,23 +231,26 @@ def one_part(form: Form, axes: Sequence[int], starts: np.ndarray, sizes: Sequenc
     ends = [start + size for start, size in zip(first, sizes, strict=True)]
     for start, end, size in zip(first, ends, form.shape, strict=True):
         is_first = start == 0 and (same(end, size) is True or (is_known(end) and end == 1))
-        if not is_first and not (start >= 0 and is_known(end) and is_known(size) and end <= size):
+        if not is_first and not (start >= 0 and is_count(size - end)):
             return None
     return sliced(form, first, ends, [1] * len(first))
 
 
-def _place(form: Form, axis: int, start: Dim, end: Dim) -> Form:
-    """An open axis at its first or last place."""
+def _place(form: Form, axis: int, start: Dim, end: Dim, stride: int) -> Form:
+    """An open axis at its first or last place, or up to a place."""
     size = form.shape[axis]
-    if len(form.axes[axis]) != 1 or same(end - start, 1) is not True:
+    if len(form.axes[axis]) != 1:
         raise MustClose(size, "a slice of")
-    if same(start, 0) is True:
-        place = 0
-    elif same(start, size - 1) is True:
-        place = -1
-    else:
+    is_one = same(end - start, 1) is True
+    if is_one and same(start, 0) is True:
+        return at(form, axis, Ref("at", 0))
+    if is_one and same(start, size - 1) is True:
+        return at(form, axis, Ref("at", -1))
+    first = sum(len(a) for a in form.axes[:axis])
+    from_end = Ref("axis", open_numbers(form.parts)[first], True)
+    if same(start, 0) is not True or stride != 1 or any(from_end in i.refs for i in form.blocks):
         raise MustClose(size, "a slice of")
-    return at(form, axis, Ref("at", place))
+    return Form(with_part(form.axes, first, (end, True)), form.blocks, form.constant, form.error)
 
 
 def at(form: Form, axis: int, ref: Ref) -> Form:

@@ -84,9 +84,29 @@ def _with_constant(fixed: _Side, other: _Side) -> Form:
     if form.constant.any():
         value = np.matmul(form.constant.reshape(-1, rows, terms), matrix.transpose(0, 2, 1)).reshape(-1)
     axes = (*form.axes[: shared + free], *(((size, False),) for size in columns))
-    weight = terms * fixed.form.magnitude
-    bound = weight * form.error + terms * error * (form.magnitude + form.error) + terms * ULP * weight * form.magnitude
-    return Form(axes, blocks, value, bound).without_empty()
+    weight = fixed.form.magnitude
+    bound = terms * (weight * form.error + error * (form.magnitude + form.error))
+    sums = [form.constant, *form.blocks.values()]
+    rounding = max(ULP * weight * _rounded(entries, rows * len(matrix)) for entries in sums)
+    return Form(axes, blocks, value, bound + rounding).without_empty()
+
+
+def _rounded(entries: Block | np.ndarray, rows: int) -> float:
+    """The largest factor of a sum of products, times the square of their number; 0 where nothing is rounded.
+
+    rows: into so many parts the entries are divided, each of which makes sums of its own.
+    """
+    if isinstance(entries, MatrixRows):
+        return (len(entries.sizes) // rows) ** 2 * float(entries.sizes.max(initial=0.0))
+    if isinstance(entries, Picks):  # one sum for each atom
+        (here,) = np.nonzero(entries.atoms >= 0)
+        part, factors = here // (len(entries.atoms) // rows), entries.scale[here]
+        count = int(np.bincount(part * entries.width + entries.atoms[here]).max(initial=0))
+    else:
+        factors = entries
+        count = int(np.count_nonzero(entries.reshape(rows, -1), axis=1).max(initial=0))
+    is_exact = count <= 1 and bool((np.abs(np.frexp(factors)[0]) % 0.5 == 0).all())  # powers of 2, and 0
+    return 0.0 if is_exact else count**2 * float(np.abs(factors).max(initial=0.0))
 
 
 def _matrix(fixed: _Side, form: Form, shared: int) -> tuple[np.ndarray, float, Sequence[int], Form]:

@@ -84,9 +84,11 @@ def _closing(
         try:
             return _compared(pair, inputs, known, lengths - shut, shut, rounded=rounded)
         except MustClose as error:
-            if not is_known(error.size) or error.size in shut:
+            sizes = {int(d) for v in inputs for d in v.type.shape if is_known(d)} - shut
+            if not is_known(error.size) or not sizes:
                 raise
-            shut.add(int(error.size))
+            # A size that no operand has is that of a part of an axis, of which nothing tells whose it is.
+            shut |= {int(error.size)} & sizes or sizes
 
 
 def _compared(

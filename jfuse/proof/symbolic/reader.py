@@ -17,7 +17,7 @@ from jfuse.proof.symbolic.counts import WIDE, is_count
 from jfuse.proof.symbolic.forms import Form, constant
 from jfuse.proof.symbolic.integers import integers
 from jfuse.proof.symbolic.lookups import counted
-from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, collected, read
+from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, carried_before, collected, read
 from jfuse.proof.symbolic.masked import read_masked
 from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS
 
@@ -90,6 +90,10 @@ class Reader:
             count = counted(self.atoms, operands[0], eqn.params["axes"])
             if count is not None:
                 return [count]
+        if name == "concatenate":
+            states = carried_before(self, operands, eqn.params["dimension"])
+            if states is not None:
+                return [states]
         if name in SUMS and eqn.outvars[0].aval.dtype.kind in "iu":
             raise Stopped("a sum of integers, which wraps")
         if name in ELEMENTWISE and eqn.outvars[0].aval.dtype.kind in "iu":

@@ -1,0 +1,112 @@
+"""What becomes of wrong rules: of all mutants of fused operators, how many are refused, found, or written.
+
+    python -m tests.proof.symbolic.kill_rates [--every 1] [--parts prover samples before] [--pairs lstm rnn ...]
+
+The rule of a marked recurrence gives the mutant in place of the right operator, and the model is converted as a user
+would. "refused": the fusion is not made. "found": verification of the whole file fails. Else the file is written, and
+the fusion called "tested" or "proven".
+
+Parts: "prover" is jfuse as it is. "samples" has the prover switched off. "before" is the comparison as it was when
+samples were called a proof: at most 5 rows and 3 steps, no values beyond limits, a switch explained by any of its
+family.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import jax
+import numpy as np
+
+import jfuse
+from jfuse.base.errors import VerifyFailed
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Graph
+from jfuse.proof import distinctions, prove, proven_before
+from jfuse.proof.symbolic.prover import NOT_TRIED
+from tests.cells import BATCH
+from tests.proof.symbolic.mutants import mutant, mutants
+from tests.proof.symbolic.pairs import PAIRS
+
+FATES = ("refused", "found", "tested", "proven")
+_ROWS = 5  # of the largest batch, before
+
+
+def source(body: Graph) -> Any:
+    """A jax function that calls a marked recurrence."""
+
+    def run(*operands: Any) -> Any:
+        return evaluate(body, operands)
+
+    return jax.lax.composite(run, name="acme.recurrence")
+
+
+def fate(body: Graph, replacement: Graph) -> str:
+    """What becomes of a model whose rule gives that operator."""
+
+    @jfuse.fuses("acme.recurrence", default=False)
+    def rule(*operands: Any) -> Any:
+        return evaluate(replacement, operands[-len(replacement.inputs) :])  # constants of the body come first
+
+    specs = [jax.ShapeDtypeStruct(v.type.shape, np.float32) for v in body.inputs]
+    options: Any = {"rules": [rule], "forms": jfuse.Forms(recover=False)}
+    # Without the operator the file is that of any loop: no need to verify it once for each mutant.
+    if not jfuse.convert(source(body), specs, verify=False, **options).report.fused:
+        return "refused"
+    try:
+        return jfuse.convert(source(body), specs, **options).report.fused[0].proof
+    except VerifyFailed:
+        return "found"
+
+
+@contextmanager
+def compared_by(part: str) -> Iterator[None]:
+    """Compare fusions as a part does."""
+    changes: list[Any] = []
+    if part != "prover":
+        changes.append(mock.patch.object(prove, "prove_symbolically", lambda *_, **__: NOT_TRIED))
+    if part == "before":
+        shapes = prove.open_shapes
+        changes += [
+            mock.patch.object(prove, "refuse_new_cases", lambda *_: None),
+            mock.patch.object(prove, "_beyond_limits", lambda pair, sampler, cases, seed, proof: proof),
+            mock.patch.object(prove, "_long_runs", lambda body: ({}, prove._SAMPLES)),
+            mock.patch.object(prove, "open_shapes", lambda types, steps=None: shapes(types, {str(BATCH): _ROWS})),
+            mock.patch.object(distinctions, "step_number_uses", lambda graph: iter(())),
+            mock.patch.object(distinctions, "rounding_step", lambda graph: None),
+        ]
+    proven_before._PROOFS.clear()
+    with ExitStack() as stack:
+        for change in changes:
+            stack.enter_context(change)
+        yield
+    proven_before._PROOFS.clear()
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, help="of the mutants one in so many")
+    parser.add_argument("--parts", nargs="+", default=["prover", "samples", "before"])
+    parser.add_argument("--pairs", nargs="+", default=None)
+    arguments = parser.parse_args()
+    rows = [row for row in list(mutants())[:: arguments.every] if arguments.pairs is None or row[0] in arguments.pairs]
+    print(f"{'part':10}{'mutants':>8}" + "".join(f"{word:>9}" for word in FATES))
+    for part in arguments.parts:
+        words = Counter[str]()
+        with compared_by(part):
+            for pair, name in rows:
+                word = fate(PAIRS[pair]().body, mutant(pair, name))
+                words[word] += 1
+                if word not in ("refused", "found"):
+                    print(f"  written as {word}: {pair}, {name}", flush=True)
+        print(f"{part:10}{len(rows):>8}" + "".join(f"{words[word]:>9}" for word in FATES), flush=True)
+
+
+if __name__ == "__main__":
+    main()
