@@ -57,7 +57,7 @@ def odd(atoms: Atoms, op: str, form: Form, exact: Callable[[np.ndarray], np.ndar
 def tanh(atoms: Atoms, form: Form) -> Form:
     """The hyperbolic tangent."""
     is_large = np.abs(form.constant) >= _LARGE
-    if not atoms.saturates or form.is_constant or not is_large.any():
+    if not atoms.saturates or not is_large.any():
         return odd(atoms, "tanh", form, np.tanh)
     atoms.is_saturated = True
     kept = np.where(is_large, 0.0, 1.0)
@@ -114,23 +114,29 @@ def _clip_of_clip(atoms: Atoms, form: Form) -> Form | None:
 
 def _clip_within(atoms: Atoms, form: Form) -> Form | None:
     """relu(k + f (relu(p) - relu(q))) for a constant p - q, where the clip has one sign: itself or 0. Else None."""
-    if len(form.blocks) != 2 or any(atoms.of(i).op != "relu" for i in form.blocks):
+    if len(form.blocks) < 2 or any(atoms.of(i).op != "relu" for i in form.blocks):
         return None
-    (one, mine), (other, less) = form.blocks.items()
-    if not isinstance(mine, Picks) or not isinstance(less, Picks) or (mine.scale != -less.scale).any():
+    more, less = (_one_atom(atoms, _of_sign(form, sign), "relu") for sign in (1, -1))
+    if more is None or less is None or more[2].blocks or less[2].blocks or (more[0] != -less[0]).any():
         return None
-    if not (present(mine).all() and present(less).all()):
-        return None
-    p, q = atoms.rows_of(one, mine.atoms), atoms.rows_of(other, less.atoms)
-    gap = minus(p, q)
+    gap = minus(more[1], less[1])
     if not gap.is_constant:
         return None
-    reach = mine.scale * gap.constant
+    reach = more[0] * gap.constant
     low, high = form.constant + np.minimum(reach, 0), form.constant + np.maximum(reach, 0)
     slack = 4 * (form.error + (gap.error + ULP * gap.magnitude) * form.magnitude)
     if (low >= -slack).all():
         return Form(form.axes, form.blocks, form.constant, form.error + slack)
     return Form(form.axes, {}, np.zeros(form.rows), slack) if (high <= slack).all() else None
+
+
+def _of_sign(form: Form, sign: int) -> Form:
+    """The atoms with factors of a sign, alone; matrices stay whole."""
+    blocks: dict[Instance, Block] = {
+        i: b.scaled(np.where(sign * b.scale > 0, 1.0, 0.0)) if isinstance(b, Picks) else b
+        for i, b in form.blocks.items()
+    }
+    return Form(form.axes, blocks, np.zeros(form.rows), form.error).without_empty()
 
 
 def _one_atom(atoms: Atoms, form: Form, op: str) -> tuple[np.ndarray, Form, Form] | None:

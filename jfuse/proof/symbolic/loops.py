@@ -7,9 +7,10 @@ So it holds after any number of steps. Elements for which it does not are droppe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from jfuse.proof.symbolic import moves
 from jfuse.proof.symbolic.atoms import Atoms, nearest
 from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.comparison import difference, equal, opened
-from jfuse.proof.symbolic.forms import Form, Instance, Ref, added, open_numbers
+from jfuse.proof.symbolic.forms import Form, Instance, Part, Ref, added, open_numbers
 
 _STEPS = 3  # that both loops run for a suggestion
 _CLOSE = 1e-7  # between numbers of elements that may be equal
@@ -74,7 +75,7 @@ def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     forms = [*scan.consts, *scan.carries, *scan.xs]
     if any(ref.kind == "loop" for form in forms for i in form.blocks for ref in i.refs):
         raise Stopped("a loop within a loop")
-    scan = replace(scan, carries=[with_open_batch(c, reader.sizes) for c in scan.carries])
+    scan = with_open_batch(scan, reader.sizes)
     if any(not x.is_open(0) or len(x.axes[0]) != 1 for x in scan.xs):
         raise Stopped("a loop over steps that are not one axis")
     numbers = cache(lambda: _numbers(reader, scan))
@@ -92,12 +93,26 @@ def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     return carried, ys, number
 
 
-def with_open_batch(form: Form, sizes: frozenset[int]) -> Form:
-    """An initial state that is the same for all rows of a batch, with that axis open."""
-    for axis in range(len(form.axes) - 1):
-        part = sum(len(a) for a in form.axes[:axis])
-        is_batch = len(form.axes[axis]) == 1 and form.parts[part][0] in sizes and not form.parts[part][1]
-        form = (opened(form, part) or form) if is_batch else form
+def with_open_batch(scan: Scan, sizes: frozenset[int]) -> Scan:
+    """The loop whose initial states, where they are the same for all rows of a batch, have that axis open.
+
+    An axis that rows share with units, as sequences have it, is divided before.
+    """
+    divided = {prod(size for size, _ in axis): axis for x in scan.xs for axis in x.axes[1:] if len(axis) > 1}
+    return replace(scan, carries=[_with_open_batch(carry, sizes, divided) for carry in scan.carries])
+
+
+def _with_open_batch(form: Form, sizes: frozenset[int], divided: Mapping[Dim, tuple[Part, ...]]) -> Form:
+    axes = tuple(
+        tuple((s, False) for s, _ in divided[axis[0][0]])
+        if len(axis) == 1 and not axis[0][1] and axis[0][0] in divided
+        else axis
+        for axis in form.axes
+    )
+    form = Form(axes, form.blocks, form.constant, form.error)
+    for part in range(sum(len(axis) for axis in form.axes[:-1])):
+        size, is_open = form.parts[part]
+        form = (opened(form, part) or form) if size in sizes and not is_open else form
     return form
 
 
@@ -157,7 +172,8 @@ def _as_known(
     the other one, which are no numbers, they are all that is tried.
     """
     if {leaf.family for leaf in reader.atoms.leaves(*scan.xs)} & set(loop.families):
-        return _by_relation(reader, scan, loop, _all_by_initial_values(reader, scan, loop))
+        turns = (_by_relation(reader, scan, loop, relation) for relation in _to_each(reader, scan, loop))
+        return next((results for results in turns if results is not None), None)
     relation = _by_initial_values(reader, scan, loop)
     results = None if relation is None else _by_relation(reader, scan, loop, relation, most=1)
     if results is not None:
@@ -189,15 +205,14 @@ def _by_initial_values(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> li
     return relation
 
 
-def _all_by_initial_values(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> list[list[np.ndarray]]:
-    """A relation of each whole carry with the first one that has the same initial values, or with none."""
-    relation = []
-    for carry in scan.carries:
-        alike = (n for n, initial in enumerate(loop.initial) if initial.parts == carry.parts)
-        chosen = next((n for n in alike if equal(loop.initial[n], carry, reader.atoms.allowance)), None)
-        none = np.full(carry.rows, -1)
-        relation.append([np.arange(carry.rows) if n == chosen else none for n in range(len(loop.families))])
-    return relation
+def _to_each(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> Iterator[list[list[np.ndarray]]]:
+    """For each carry of a loop the relation of all carries to it that have its initial value."""
+    for n, initial in enumerate(loop.initial):
+        alike = [c.parts == initial.parts and equal(initial, c, reader.atoms.allowance) for c in scan.carries]
+        yield [
+            [np.arange(c.rows) if is_alike and k == n else np.full(c.rows, -1) for k in range(len(loop.families))]
+            for c, is_alike in zip(scan.carries, alike, strict=True)
+        ]
 
 
 def _by_relation(
@@ -298,11 +313,22 @@ def carried_before(reader: StepReader, forms: Sequence[Form], axis: int) -> Form
             continue
         for family, before, after in zip(loop.families, loop.initial, loop.carried, strict=True):
             made = collected(after, loop.number, rest.shape[0], reverse=False)
-            is_shaped = made.parts == rest.parts and before.parts == first.parts
-            if is_shaped and equal(before, first) and equal(made, rest):
+            if _are_equal(before, first) and _are_equal(made, rest):
                 state = atoms_of(before, loop.number, [(family, np.arange(before.rows))])
                 return collected(state, loop.number, loop.length, reverse=False)
     return None
+
+
+def _are_equal(one: Form, other: Form) -> bool:
+    """Whether two forms, whose shapes may differ, are equal."""
+    if len(one.axes) != len(other.axes) or any(
+        same(a, b) is not True for a, b in zip(one.shape, other.shape, strict=True)
+    ):
+        return False
+    try:
+        return equal(*moves.aligned(one, other))
+    except Stopped:
+        return False
 
 
 def after_last(form: Form, loop: int) -> Form:

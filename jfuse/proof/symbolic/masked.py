@@ -52,7 +52,7 @@ def read_masked(reader: StepReader, scan: Scan) -> MaskedLoop | None:
     """The loop by what its core is; None where it is not masked in this way."""
     if reader.atoms.is_trial or any(not x.is_open(0) or len(x.axes[0]) != 1 for x in scan.xs):
         return None
-    scan = replace(scan, carries=[with_open_batch(c, reader.sizes) for c in scan.carries])
+    scan = with_open_batch(scan, reader.sizes)
     mask = _mask_of(reader.atoms, scan)
     if mask is None:
         return None
