@@ -96,10 +96,10 @@ def row(model: Any, rounds: int) -> dict[str, Any]:
     ((wall, used),) = least([lambda: [call() for call in calls]], rounds)
 
     def without() -> Any:
-        with mock.patch.object(proofs, "prove_symbolically", lambda *_, **__: NOT_TRIED):
+        with mock.patch.object(proofs, "prove_symbolically", return_value=NOT_TRIED):
             return convert(model)
 
-    (proving, _), (testing, _) = least([lambda: convert(model), without], rounds)
+    (proving, used_proving), (testing, used_testing) = least([lambda: convert(model), without], rounds)
     return {
         "words": words,
         "proof_s": wall,
@@ -107,6 +107,7 @@ def row(model: Any, rounds: int) -> dict[str, Any]:
         "convert_s": proving,
         "convert_without_s": testing,
         "ratio": proving / testing,
+        "process_ratio": used_proving / used_testing,
     }
 
 
@@ -118,14 +119,18 @@ def main() -> None:
     parser.add_argument("-k", nargs="*", default=[""], metavar="SUBSTRING")
     arguments = parser.parse_args()
     rows = {}
-    print(f"{'model':36}{'proofs':>10}{'of process':>12}{'conversion':>12}{'without':>10}{'ratio':>7}  fusions")
+    print(
+        f"{'model':36}{'proofs':>10}{'of process':>12}{'conversion':>12}{'without':>10}"
+        f"{'ratio':>7}{'of process':>12}  fusions"
+    )
     for name, build in models().items():
         if not any(part in name for part in arguments.k):
             continue
         of = rows[name] = row(build(), arguments.rounds)
         print(
             f"{name:36}{of['proof_s']:>8.3f} s{of['proof_process_s']:>10.3f} s{of['convert_s']:>10.3f} s"
-            f"{of['convert_without_s']:>8.3f} s{of['ratio']:>7.2f}  {', '.join(of['words'])}",
+            f"{of['convert_without_s']:>8.3f} s{of['ratio']:>7.2f}{of['process_ratio']:>12.2f}  "
+            + ", ".join(of["words"]),
             flush=True,
         )
     if arguments.json:

@@ -48,7 +48,8 @@ class Atoms:
 
     allowance: as of `comparison.difference`. is_trial: whether numbers are tried, of which nothing is proven.
     padded: families of masks without gaps. ramps: known sizes along which a count from 0 has an open axis.
-    saturates: whether gates beside 10,000 are taken as 0 or 1; is_saturated: whether some were.
+    saturates: whether gates beside 10,000 are taken as 0 or 1; is_saturated: whether some were. undefined: for families
+    whether their atoms may be no number, as far as `domains` was asked.
     """
 
     def __init__(self, allowance: float = 0.0) -> None:
@@ -58,6 +59,7 @@ class Atoms:
         self.padded: dict[int, MaskPadding] = {}
         self.ramps: frozenset[int] = frozenset()
         self.families: list[Family] = []
+        self.undefined: dict[int, bool] = {}
         self._by_key: dict[Hashable, list[int]] = {}
         self._points: dict[Instance, np.ndarray] = {}
 

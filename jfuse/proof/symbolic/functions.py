@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 
 import numpy as np
 
-from jfuse.proof.symbolic import counts
+from jfuse.proof.symbolic import counts, domains
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks, Stopped, limit, present
 from jfuse.proof.symbolic.comparison import difference
@@ -114,7 +114,7 @@ def _clip_of_clip(atoms: Atoms, form: Form) -> Form | None:
 
 def _clip_within(atoms: Atoms, form: Form) -> Form | None:
     """relu(k + f (relu(p) - relu(q))) for a constant p - q, where the clip has one sign: itself or 0. Else None."""
-    if len(form.blocks) < 2 or any(atoms.of(i).op != "relu" for i in form.blocks):
+    if len(form.blocks) < 2 or any(atoms.of(i).op != "relu" for i in form.blocks) or domains.has_undefined(atoms, form):
         return None
     more, less = (_one_atom(atoms, _of_sign(form, sign), "relu") for sign in (1, -1))
     if more is None or less is None or more[2].blocks or less[2].blocks or (more[0] != -less[0]).any():
@@ -255,7 +255,21 @@ def quotient(atoms: Atoms, a: Form, b: Form) -> Form:
         relative = ULP + float((b.error / np.abs(b.constant)).max(initial=0.0))
         exact = not b.error and bool((np.frexp(np.abs(b.constant))[0] == 0.5).all())
         return a.scale(1.0 / b.constant, 0.0 if exact else relative)
-    return product(atoms, a, reciprocal(atoms, b))
+    return strict_product(atoms, a, reciprocal(atoms, b))
+
+
+def strict_product(atoms: Atoms, a: Form, b: Form) -> Form:
+    """a * b as a file computes it, where a factor that is NaN makes it NaN."""
+    result = product(atoms, a, b)
+    domains.check_product(atoms, result, a, b)
+    return result
+
+
+def strict_sum(atoms: Atoms, a: Form, b: Form) -> Form:
+    """a + b, where what may be NaN does not cancel."""
+    result = added(a, b)
+    domains.check_kept(atoms, result, a, b)
+    return result
 
 
 def product(atoms: Atoms, a: Form, b: Form) -> Form:

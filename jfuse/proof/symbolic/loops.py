@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, same
-from jfuse.proof.symbolic import moves
+from jfuse.proof.symbolic import domains, moves
 from jfuse.proof.symbolic.atoms import Atoms, nearest
 from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.comparison import difference, equal, opened
@@ -89,6 +89,8 @@ def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
     rows = [(f, np.arange(c.rows)) for f, c in zip(families, scan.carries, strict=True)]
     state = [atoms_of(c, number, [r]) for c, r in zip(scan.carries, rows, strict=True)]
     carried, ys = stepped(reader, scan, number, state)
+    while domains.mark(reader.atoms, families, carried):
+        carried, ys = stepped(reader, scan, number, state)
     reader.loops.append(SymbolicLoop(number, scan.length, scan.carries, families, carried, numbers))
     return carried, ys, number
 
@@ -226,6 +228,8 @@ def _by_relation(
             left = np.where(np.stack(rows).max(axis=0) < 0, np.arange(carry.rows), -1)
             state.append(atoms_of(carry, loop.number, [*zip(loop.families, rows, strict=True), (other, left)]))
         carried, ys = stepped(reader, scan, loop.number, state)
+        if domains.mark(reader.atoms, others, carried):
+            continue
         closer = [_where_equal(reader, r, loop.carried, c) for r, c in zip(relation, carried, strict=True)]
         if all((a == b).all() for r, s in zip(relation, closer, strict=True) for a, b in zip(r, s, strict=True)):
             return carried, ys

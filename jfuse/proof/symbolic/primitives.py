@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jfuse.ir.dims import is_known, same
-from jfuse.proof.symbolic import counts, functions, lookups, moves
+from jfuse.proof.symbolic import counts, domains, functions, lookups, moves
 from jfuse.proof.symbolic.atoms import Atoms
 from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.forms import Form, Instance, Ref, added, constant
@@ -38,7 +38,7 @@ def _odd(name: str, exact: Callable[[np.ndarray], np.ndarray]) -> Rule:
 
 
 def _minus(atoms: Atoms, a: Form, b: Form) -> Form:
-    return functions.minus(a, b)
+    return functions.strict_sum(atoms, a, b.scale(-1.0))
 
 
 def _negated(atoms: Atoms, form: Form) -> Form:
@@ -246,7 +246,9 @@ def _tile(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
 
 
 def _sum(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
-    return moves.summed(forms[0], eqn.params["axes"])
+    result = moves.summed(forms[0], eqn.params["axes"])
+    domains.check_kept(atoms, result, forms[0])
+    return result
 
 
 def _greatest(op: str) -> Rule:
@@ -267,7 +269,10 @@ def _greatest(op: str) -> Rule:
 def _dot(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
     contracted, batch = eqn.params["dimension_numbers"]
     left, right = forms
-    return dot_general(atoms, left, right, contracted, batch)
+    result = dot_general(atoms, left, right, contracted, batch)
+    if left.is_constant or right.is_constant:
+        domains.check_kept(atoms, Form(result.axes, result.blocks, np.zeros(0)), left, right)
+    return result
 
 
 def _iota(atoms: Atoms, forms: Sequence[Form], eqn: Any) -> Form:
@@ -312,10 +317,10 @@ def _erf(x: np.ndarray) -> np.ndarray:
 
 
 RULES: Mapping[str, Rule] = {
-    "add": _pair(lambda atoms, a, b: added(a, b)),
-    "add_any": _pair(lambda atoms, a, b: added(a, b)),
+    "add": _pair(functions.strict_sum),
+    "add_any": _pair(functions.strict_sum),
     "sub": _pair(_minus),
-    "mul": _pair(functions.product),
+    "mul": _pair(functions.strict_product),
     "div": _pair(functions.quotient),
     "neg": _one_of(_negated),
     "max": _pair(functions.maximum),

@@ -57,6 +57,9 @@ class Reader:
         env |= zip(jaxpr.invars, forms, strict=True)
         for eqn in jaxpr.eqns:
             self.place = str(eqn.source_info.name_stack) or self.place
+            if (passed := _passed_on(eqn)) is not None:
+                env[eqn.outvars[0]] = env[passed]
+                continue
             operands = [self._constant(v.val) if hasattr(v, "val") else env[v] for v in eqn.invars]
             results = [r.without_empty() for r in self._equation(eqn, operands)]
             if self.atoms.is_trial:
@@ -86,22 +89,27 @@ class Reader:
             dim = eqn.params["dim"]
             family = self.atoms.named(("dim" if is_count(dim) else "difference of sizes", str(dim)), 1, 0)
             return [moves.at_once(family)]
+        return [self._result(eqn, operands)]
+
+    def _result(self, eqn: Any, operands: Sequence[Form]) -> Form:
+        """The one result of an equation without bodies."""
+        name = eqn.primitive.name
         if name == "reduce_sum" and eqn.outvars[0].aval.dtype in WIDE:
             count = counted(self.atoms, operands[0], eqn.params["axes"])
             if count is not None:
-                return [count]
+                return count
         if name == "concatenate":
             states = carried_before(self, operands, eqn.params["dimension"])
             if states is not None:
-                return [states]
+                return states
         if name in SUMS and eqn.outvars[0].aval.dtype.kind in "iu":
             raise Stopped("a sum of integers, which wraps")
         if name in ELEMENTWISE and eqn.outvars[0].aval.dtype.kind in "iu":
-            return [integers(self.atoms, operands, eqn)]
+            return integers(self.atoms, operands, eqn)
         rule = RULES.get(name)
         if rule is None:
             raise Stopped(f"{name} is not known to the prover")
-        return [rule(self.atoms, operands, eqn)]
+        return rule(self.atoms, operands, eqn)
 
     def _cond(self, eqn: Any, operands: Sequence[Form]) -> list[Form]:
         which, *rest = operands
@@ -152,6 +160,17 @@ class Reader:
             rows.reverse()
         stacked = [moves.concatenated([moves.with_axis(r) for r in column], 0) for column in zip(*rows, strict=True)]
         return [*carried, *stacked]
+
+
+def _passed_on(eqn: Any) -> Any:
+    """The operand that is the result of an equation: x of max(-infinity, x). None where there is none."""
+    end = {"max": -np.inf, "min": np.inf}.get(eqn.primitive.name)
+    if end is None:
+        return None
+    for one, other in (eqn.invars, eqn.invars[::-1]):
+        if hasattr(one, "val") and not hasattr(other, "val") and np.ndim(one.val) == 0 and one.val == end:
+            return other
+    return None
 
 
 def _split(form: Form, sizes: Sequence[int], axis: int) -> list[Form]:

@@ -69,16 +69,16 @@ def compared_by(part: str) -> Iterator[None]:
     """Compare fusions as a part does."""
     changes: list[Any] = []
     if part != "prover":
-        changes.append(mock.patch.object(prove, "prove_symbolically", lambda *_, **__: NOT_TRIED))
+        changes.append(mock.patch.object(prove, "prove_symbolically", return_value=NOT_TRIED))
     if part == "before":
         shapes = prove.open_shapes
         changes += [
-            mock.patch.object(prove, "refuse_new_cases", lambda *_: None),
+            mock.patch.object(prove, "refuse_new_cases"),
             mock.patch.object(prove, "_beyond_limits", lambda pair, sampler, cases, seed, proof: proof),
-            mock.patch.object(prove, "_long_runs", lambda body: ({}, prove._SAMPLES)),
+            mock.patch.object(prove, "_long_runs", return_value=({}, prove._SAMPLES)),
             mock.patch.object(prove, "open_shapes", lambda types, steps=None: shapes(types, {str(BATCH): _ROWS})),
-            mock.patch.object(distinctions, "step_number_uses", lambda graph: iter(())),
-            mock.patch.object(distinctions, "rounding_step", lambda graph: None),
+            mock.patch.object(distinctions, "step_number_uses", side_effect=lambda graph: iter(())),
+            mock.patch.object(distinctions, "rounding_step", return_value=None),
         ]
     proven_before._PROOFS.clear()
     with ExitStack() as stack:

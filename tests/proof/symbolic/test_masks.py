@@ -8,13 +8,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 
+import jfuse
 from jfuse.ir.dims import Dim
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.lowering.composites.masked_cell import LstmWeights, masked_last_cell
 from jfuse.lowering.composites.sequence import FROZEN, Steps, freezing
 from jfuse.proof.samples import Padded
 from jfuse.proof.symbolic.atoms import Atoms, MaskPadding
@@ -185,6 +188,70 @@ def test_a_last_cell_state_is_held_under_a_condition(side: str, clip: float) -> 
 @pytest.mark.parametrize("change", [{"frozen": 10.0}, {"frozen": -FROZEN}, {"scale": 1.001}], ids=str)
 def test_a_cell_state_that_is_not_held_is_not_proven(change: dict[str, float]) -> None:
     assert not masked_lstm("right", **change).is_proven
+
+
+def normed_lstm(*, scale: float = 1.0, clip: float = 0.0, rule_clip: float = 0.0, batch: Dim = BATCH) -> Verdict:
+    """Of a masked LSTM with layer norms, whose last cell state is that of a second operator."""
+
+    def step(h: Any, c: Any, x: Any, m: Any) -> tuple[Any, ...]:
+        norms = [cells.written_norm(z, *of, 1e-8) for z, of in zip(products(x, h), ends, strict=True)]
+        new_h, new_c = cells.update(norms, c)
+        if clip:
+            new_c = ops.minimum(ops.maximum(new_c, np.float32(-clip)), np.float32(clip))
+            new_h = ops.mul(ops.logistic(norms[3]), ops.tanh(new_c))
+        return ops.select_v2(m, new_h, h), ops.select_v2(m, new_c, c), ops.select_v2(m, new_h, h)
+
+    def products(x: Any, h: Any) -> Any:
+        return ops.split(1, ops.add(cells.dense(x, W), cells.dense(h, R)), num_splits=4)
+
+    ends = list(zip(cells.SCALES, cells.SHIFTS, strict=True))
+    xs = [f32(batch, INPUTS), TensorType((batch, 1), DType.bool)]
+    body = Loop(step, [f32(batch, UNITS)] * 2, xs=xs, batch=batch).graph()
+    constants = {
+        f"{name}_{kind}": array
+        for k, name in enumerate(("input", "forget", "cell", "output"))
+        for kind, array in {
+            "weights": np.ascontiguousarray(gate(W, k).T),
+            "recurrent": np.ascontiguousarray(gate(R, k).T) * np.float32(scale),
+            "bias": cells.SHIFTS[k],
+            "norm": cells.SCALES[k],
+        }.items()
+    }
+    weights = LstmWeights(**constants)
+    options = {"fused_activation_function": "TANH", "cell_clip": rule_clip}
+
+    def fused(h: Any, c: Any, x: Any, m: Any) -> Any:
+        steps = Steps(x, False, m, True, "right")
+        gates = [*weights.of_gates("weights"), *weights.of_gates("recurrent"), *[None] * 3, *weights.of_gates("bias")]
+        y, *_ = ops.unidirectional_sequence_lstm(
+            steps.x, *gates, None, None, h, c, *weights.of_gates("norm"), time_major=True, **options
+        )
+        return steps.results(("h", "c", "y_h"), y, h=h, c=masked_last_cell(steps, weights, y, h, c, options))
+
+    replacement = trace_graph(fused, [v.type for v in body.inputs])
+    held = {v: np.zeros((1, UNITS), np.float32) for v in body.inputs[:2]} if clip else None
+    return prove_symbolically(body, replacement, held, {body.inputs[3]: Padded(0, "right")})
+
+
+@pytest.mark.parametrize("options", [{}, {"clip": 0.5, "rule_clip": 0.5}, {"batch": 3}], ids=str)
+def test_a_last_cell_state_behind_layer_norms_is_proven(options: dict[str, Any]) -> None:
+    verdict = normed_lstm(**options)
+    assert verdict.is_proven, verdict.stopped
+    assert SATURATED in verdict.assumptions
+
+
+@pytest.mark.parametrize("options", [{"scale": 1.001}, {"clip": 0.5}, {"clip": 0.5, "rule_clip": 0.6}], ids=str)
+def test_another_cell_state_behind_layer_norms_is_not_proven(options: dict[str, float]) -> None:
+    assert not normed_lstm(**options).is_proven
+
+
+def test_a_state_of_many_units_that_starts_from_zeros_is_proven() -> None:
+    """Zero biases and states leave rows of nothing but rounding."""
+    units = 64
+    source = keras.Input((None, units))
+    states = keras.layers.LSTM(units, return_state=True)(keras.layers.Masking()(source))
+    (fusion,) = jfuse.convert(keras.Model(source, states), padding="right", verify=False).report.fused
+    assert fusion.proof == "proven", fusion.stopped
 
 
 @pytest.mark.parametrize("name", RIGHT)

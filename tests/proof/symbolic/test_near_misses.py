@@ -231,7 +231,69 @@ def _neighbours(h: Array, x: Array) -> tuple[Array, ...]:
     return new, new
 
 
+def _counting(use: Function, kind: DType = I32) -> Any:
+    """A loop whose carry counts its steps, for any number of these."""
+
+    def step(h: Array, k: Array, x: Array) -> tuple[Array, ...]:
+        new = ops.tanh(ops.add(h, ops.add(x, use(k))))
+        return new, ops.add(k, number(kind, 1)), new
+
+    types = [f32(BATCH, UNITS), TensorType((), kind)]
+    return cells.Loop(step, types, xs=[f32(BATCH, UNITS)]).graph()
+
+
+def _two_behind(h: Array, g: Array, x: Array) -> tuple[Array, ...]:
+    new = ops.tanh(ops.add(g, x))
+    return new, h, new
+
+
+def _one_behind(h: Array, g: Array, x: Array) -> tuple[Array, ...]:
+    new = ops.tanh(ops.add(h, x))
+    return new, h, new
+
+
+def _pair_of(step: Function) -> Any:
+    return cells.Loop(step, [f32(BATCH, UNITS)] * 2, xs=[f32(BATCH, UNITS)]).graph()
+
+
+def _nothing(k: Array) -> Array:
+    return f(0)
+
+
+def _keeps_undefined(h: Array, g: Array, x: Array) -> tuple[Array, ...]:
+    """A carry that is a logarithm, of which nothing is added."""
+    new = ops.tanh(ops.add(ops.add(h, x), ops.mul(g, f(0))))
+    return new, ops.log(ops.add(x, f(1000))), new
+
+
+def _keeps_defined(h: Array, g: Array, x: Array) -> tuple[Array, ...]:
+    return ops.tanh(ops.add(h, x)), ops.log(ops.add(x, f(1000))), ops.tanh(ops.add(h, x))
+
+
 STEPS_OF_LOOPS: dict[str, tuple[Any, Any]] = {
+    "an i8 count below 0": (
+        _counting(lambda k: to(ops.less(k, number(I8, 0)), F32), I8),
+        _counting(_nothing, I8),
+    ),
+    "a u8 count that is 0 again": (
+        _counting(lambda k: to(ops.equal(k, number(U8, 255)), F32), U8),
+        _counting(_nothing, U8),
+    ),
+    "a count over 2^30": (_counting(lambda k: to(ops.greater(k, number(I32, 2**30)), F32)), _counting(_nothing)),
+    "a count modulo 1000": (
+        _counting(lambda k: to(ops.equal(ops.floor_mod(k, number(I32, 1000)), number(I32, 999)), F32)),
+        _counting(_nothing),
+    ),
+    "a count times 2^24": (
+        _counting(lambda k: to(ops.less(ops.mul(k, number(I32, 2**24)), number(I32, 0)), F32)),
+        _counting(_nothing),
+    ),
+    "a count to 8 bits": (
+        _counting(lambda k: ops.sub(to(k, I8, F32), to(k, F32))),
+        _counting(_nothing),
+    ),
+    "the state two steps ago": (_pair_of(_two_behind), _pair_of(_one_behind)),
+    "a carry that may be undefined": (_pair_of(_keeps_undefined), _pair_of(_keeps_defined)),
     "a limit of 1000": (_loop(_grows(1000)), _loop(_grows(1e6))),
     "a limit of 1e6": (_loop(_grows(1e6)), _loop(_grows(1e7))),
     "a rate of 0.999999": (_loop(_leaks(0.999999)), _loop(_plain)),
@@ -239,7 +301,66 @@ STEPS_OF_LOOPS: dict[str, tuple[Any, Any]] = {
     "one step more": (_loop(_plain, 64), _loop(lambda h, x: _plain(_plain(h, x)[0], x), 64)),
     "y before the step": (_loop(_plain), _loop(lambda h, x: (_plain(h, x)[0], same(h)))),
 }
-TABLE: dict[str, Pair] = {**INTEGERS, **CASTS, **ROUNDING, **NO_NUMBERS, **SMALL, **INDICES}
+UNDEFINED: dict[str, Pair] = {
+    "nothing times a logarithm": Pair(lambda x: ops.add(x, ops.mul(ops.log(ops.add(x, f(1000))), f(0))), same),
+    "nothing over a difference": Pair(lambda x: ops.add(x, ops.div(f(0), ops.sub(x, f(7)))), same),
+    "a logarithm less itself": Pair(lambda x: ops.add(x, ops.sub(ops.log(x), ops.log(x))), same),
+    "a root less itself": Pair(
+        lambda x: ops.sub(ops.add(x, ops.sqrt(ops.add(x, f(100)))), ops.sqrt(ops.add(f(100), x))), same
+    ),
+    "a logarithm chosen or multiplied": Pair(
+        lambda x: ops.select_v2(ops.greater(x, f(0)), ops.log(x), f(0)),
+        lambda x: ops.mul(to(ops.greater(x, f(0)), F32), ops.log(x)),
+    ),
+    "a quotient chosen or multiplied": Pair(
+        lambda x: ops.select_v2(ops.equal(x, f(0)), f(0), ops.div(f(1), x)),
+        lambda x: ops.div(to(ops.not_equal(x, f(0)), F32), x),
+    ),
+    "a clipped logarithm": Pair(
+        lambda x: ops.relu(ops.sub(ops.minimum(ops.relu(ops.log(x)), f(1)), f(2))), lambda x: ops.mul(x, f(0))
+    ),
+    "a sum without its last": Pair(
+        lambda x: ops.sum_(ops.mul(ops.log(x), np.array([1, 1, 1, 0], np.float32)), [1]),
+        lambda x: ops.sum_(ops.log(ops.slice_(x, [0, 0], [-1, 3])), [1]),
+    ),
+}
+ORDERS: dict[str, Pair] = {
+    "sums of i8 in another order": Pair(
+        lambda x, y: to(ops.sub(ops.add(x, y), y), I32), lambda x, y: ops.add(to(x, I32), number(I32, 0)), of(I8) * 2
+    ),
+    "products before quotients": Pair(
+        lambda x, y: ops.div(ops.mul(x, y), number(I32, 3)),
+        lambda x, y: ops.mul(x, ops.div(y, number(I32, 3))),
+        _INT * 2,
+    ),
+    "a quotient turned around": Pair(
+        lambda x: ops.neg(ops.floor_div(x, number(I32, 2))), lambda x: ops.floor_div(ops.neg(x), number(I32, 2)), _INT
+    ),
+    "a negative remainder": Pair(
+        lambda x: ops.floor_mod(ops.neg(x), number(I32, 5)), lambda x: ops.neg(ops.floor_mod(x, number(I32, 5))), _INT
+    ),
+    "the lesser of sums": Pair(
+        lambda x, y: ops.minimum(ops.add(x, y), x), lambda x, y: ops.add(x, ops.minimum(y, number(I32, 0))), _INT * 2
+    ),
+    "a shift and back": Pair(
+        lambda x: ops.div(ops.mul(x, number(I32, 256)), number(I32, 256)), lambda x: ops.add(x, number(I32, 0)), _INT
+    ),
+    "i16 by f16": Pair(lambda x: to(x, F16, F32), lambda x: to(x, F32), of(I16)),
+    "u8 less u8": Pair(lambda x, y: to(ops.sub(x, y), F32), lambda x, y: ops.sub(to(x, F32), to(y, F32)), of(U8) * 2),
+    "the sign of a difference": Pair(
+        lambda x, y: to(ops.less(ops.sub(x, y), number(I32, 0)), F32), lambda x, y: to(ops.less(x, y), F32), _INT * 2
+    ),
+    "saturated after a sum": Pair(
+        lambda x, y: ops.relu6(ops.add(x, y)), lambda x, y: ops.add(ops.relu6(x), ops.relu6(y)), ROW * 2
+    ),
+    "clips in another order": Pair(
+        lambda x: ops.maximum(ops.minimum(x, f(-1)), f(1)), lambda x: ops.minimum(ops.maximum(x, f(1)), f(-1))
+    ),
+    "an epsilon within the root": Pair(
+        lambda x: ops.sqrt(ops.add(ops.square(x), f(1e-12))), lambda x: ops.add(ops.abs_(x), f(1e-6))
+    ),
+}
+TABLE: dict[str, Pair] = {**INTEGERS, **CASTS, **ROUNDING, **NO_NUMBERS, **SMALL, **INDICES, **UNDEFINED, **ORDERS}
 
 
 def test_there_are_many() -> None:
