@@ -26,6 +26,7 @@ from jfuse.proof.distinctions import refuse_new_cases, refuse_unchecked_indices,
 from jfuse.proof.error_of_samples import agrees, largest_error
 from jfuse.proof.limits import WatchedLimits, all_limits, limits_of, stated_limits, watched, without
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
+from jfuse.proof.symbolic.domains import LOST
 from jfuse.proof.symbolic.prover import NOT_TRIED, Verdict, prove_symbolically
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
@@ -128,6 +129,8 @@ def prove(
         if measured is not None:
             return replace(measured, verdict=verdict)
     elif for_all and any(eqn.op is scan for eqn in body.eqns):
+        is_lost = verdict.stopped.startswith(LOST)  # of which samples tell something only where they are so large
+        need(not is_lost, "not_equal", want="what the body computes", got=verdict.stopped)
         refuse_new_cases(body, replacement, claims)
     proof, cases = _compared(pair, sampler, seed)
     return replace(_beyond_limits(pair, sampler, cases, seed, proof), verdict=verdict)

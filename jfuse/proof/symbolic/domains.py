@@ -23,6 +23,9 @@ _WITHIN_ONE = frozenset({"tanh", "erf"})
 _STRICT = frozenset({"exp", *_WITHIN_ONE})
 """Functions that do not reach the ends of their ranges."""
 
+LOST = ("a term that may be undefined cancels", "a term that may be undefined, times 0")
+"""Reasons to stop that tell a difference: one side is NaN where the normal form is a number."""
+
 
 def is_undefined(atoms: Atoms, number: int) -> bool:
     """Whether the atoms of a family may be no number for some real operands."""
@@ -51,7 +54,7 @@ def check_kept(atoms: Atoms, result: Form, *operands: Form) -> None:
             after = result.blocks.get(instance)
             is_lost = after is None or (form.rows == result.rows and bool((present(block) & ~present(after)).any()))
             if is_lost:
-                raise Stopped("a term that may be undefined cancels")
+                raise Stopped(LOST[0])
 
 
 def check_product(atoms: Atoms, result: Form, a: Form, b: Form) -> None:
@@ -60,7 +63,7 @@ def check_product(atoms: Atoms, result: Form, a: Form, b: Form) -> None:
     if not rows.any():
         return
     if (rows & ~_undefined_rows(atoms, result)).any():
-        raise Stopped("a term that may be undefined, times 0")
+        raise Stopped(LOST[1])
     if any(_terms(atoms, one) and _has_bool(atoms, other) for one, other in ((a, b), (b, a))):
         raise Stopped("a term that may be undefined, times a bool")
 
