@@ -20,6 +20,7 @@ from typing import Any
 from unittest import mock
 
 import jfuse
+from jfuse.base.memo import Memo
 from jfuse.proof import prove as proofs
 from jfuse.proof import proven_before
 from jfuse.proof.symbolic.prover import NOT_TRIED, Verdict, prove_symbolically
@@ -62,8 +63,8 @@ def models() -> Mapping[str, Callable[[], Any]]:
 
 def convert(model: Any) -> Any:
     """Convert a model as if its fusions had not been proven before."""
-    proven_before._PROOFS.clear()
-    return jfuse.convert(model, padding="right", verify=False)
+    with mock.patch.object(proven_before, "_PROOFS", Memo(1)):
+        return jfuse.convert(model, padding="right", verify=False)
 
 
 def proofs_of(model: Any) -> tuple[list[str], list[Proving]]:

@@ -25,6 +25,7 @@ import numpy as np
 
 import jfuse
 from jfuse.base.errors import VerifyFailed
+from jfuse.base.memo import Memo
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
 from jfuse.proof import distinctions, prove, proven_before
@@ -67,7 +68,7 @@ def fate(body: Graph, replacement: Graph) -> str:
 @contextmanager
 def compared_by(part: str) -> Iterator[None]:
     """Compare fusions as a part does."""
-    changes: list[Any] = []
+    changes: list[Any] = [mock.patch.object(proven_before, "_PROOFS", Memo(1))]
     if part != "prover":
         changes.append(mock.patch.object(prove, "prove_symbolically", return_value=NOT_TRIED))
     if part == "before":
@@ -80,12 +81,10 @@ def compared_by(part: str) -> Iterator[None]:
             mock.patch.object(distinctions, "step_number_uses", side_effect=lambda graph: iter(())),
             mock.patch.object(distinctions, "rounding_step", return_value=None),
         ]
-    proven_before._PROOFS.clear()
     with ExitStack() as stack:
         for change in changes:
             stack.enter_context(change)
         yield
-    proven_before._PROOFS.clear()
 
 
 def main() -> None:
