@@ -12,6 +12,8 @@ from jfuse.ir.walk import is_same_type, live_eqns, substitute
 from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_result, constant_of
 
+_PARTIAL = (ops.div, ops.log, ops.pow_, ops.rsqrt, ops.sqrt)
+
 
 def settled(body: Graph, known_inputs: Known) -> tuple[Graph, Known]:
     """Simplify the body for finite numbers, where 0 * x is 0; return it with the values that are known, as scalars.
@@ -32,7 +34,7 @@ def settled(body: Graph, known_inputs: Known) -> tuple[Graph, Known]:
             stands[out] = same
             continue
         made[out] = current
-        value = _value(current, known)
+        value = _value(current, known, made)
         if value is not None:
             known[out] = value
     outputs = tuple(stands.get(a, a) if isinstance(a, Var) else a for a in body.outputs)
@@ -40,12 +42,19 @@ def settled(body: Graph, known_inputs: Known) -> tuple[Graph, Known]:
     return replace(graph, eqns=live_eqns(graph, outputs)), known
 
 
-def _value(eqn: Eqn, known: Known) -> np.ndarray | None:
-    """The one value of all elements of the result, as a scalar."""
-    if _is_plain(eqn, "elements") and any(_one_value(a, known) == 0 for a in eqn.inputs):
+def _value(eqn: Eqn, known: Known, made: Mapping[Var, Eqn]) -> np.ndarray | None:
+    """The one value of all elements of the result, as a scalar. Nothing times a logarithm may be NaN."""
+    is_zero = _is_plain(eqn, "elements") and any(_one_value(a, known) == 0 for a in eqn.inputs)
+    if is_zero and not any(_may_be_undefined(a, made) for a in eqn.inputs):
         return np.zeros((), eqn.outputs[0].type.dtype.numpy)
     value = broadcast_result(eqn, known)
     return value.reshape(()) if value is not None and value.size == 1 else None
+
+
+def _may_be_undefined(atom: Atom | None, made: Mapping[Var, Eqn]) -> bool:
+    """Whether a value is computed by a function that is NaN for some numbers."""
+    eqn = made.get(atom) if isinstance(atom, Var) else None
+    return eqn is not None and (eqn.op in _PARTIAL or any(_may_be_undefined(a, made) for a in eqn.inputs))
 
 
 def _operand_that_it_is(eqn: Eqn, known: Known, made: Mapping[Var, Eqn]) -> Atom | None:
