@@ -53,11 +53,15 @@ def body_of(method: str) -> Callable[[Body], Body]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an equation came from: a node of the user's model and the functions around it, outermost first."""
+    """Where an equation came from: a node of the user's model and the functions around it, outermost first.
+
+    merged: sources of the equations that rewrites merged into this one, in execution order.
+    """
 
     node: str = ""
     op: str = ""
     stack: tuple[str, ...] = ()
+    merged: tuple[Source, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         path = "/".join((*self.stack, self.node)) if self.node else "/".join(self.stack)

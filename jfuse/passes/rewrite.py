@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import Dim, same, symbols_in, symbols_of
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
 from jfuse.ir.trace import Trace, active_trace, at_source, recording
 from jfuse.ir.walk import is_same_type, substitute, use_counts
 from jfuse.kernels.control import EXACT, composite
@@ -22,6 +22,7 @@ Visit: TypeAlias = Callable[[Eqn], Sequence[Any] | None]
 to keep it."""
 
 _COMPARISONS = ("compare", "round", "cast", "mod")
+_MOST_MERGED = 4  # producers in a row: a pattern is no deeper
 
 
 class Rewriting:
@@ -135,11 +136,27 @@ class Rewriting:
                 renamed[new] = old
             else:
                 self._forward(old, renamed.get(new, new) if isinstance(new, Var) else new)
+        merged = self._merged(eqn, recorded)
         for made in recorded:
             outputs = tuple(renamed.get(out, out) for out in made.outputs)
-            self._record(replace(substitute(made, renamed), outputs=outputs))
+            source = replace(made.source, merged=merged) if merged else made.source
+            self._record(replace(substitute(made, renamed), outputs=outputs, source=source))
         self._changed = True
         return True
+
+    def _merged(self, eqn: Eqn, recorded: Sequence[Eqn]) -> tuple[Source, ...]:
+        """The sources of what the replacement of an equation computes as well: its producers that lose their reader."""
+        operands = {a for e in recorded for a in e.inputs}
+        merged = list(eqn.source.merged)
+        for _ in range(_MOST_MERGED):
+            lost = (self.producer(a) for a in eqn.inputs if a not in operands and self._reads[a] == 1)
+            before = next((e for e in lost if e is not None), None)
+            if before is None:
+                break
+            if before.source not in (eqn.source, *merged):
+                merged = [*before.source.merged, before.source, *merged]
+            eqn = before
+        return tuple(merged)
 
     def _record(self, eqn: Eqn) -> None:
         self._reads.update(a for a in eqn.inputs if isinstance(a, Var))

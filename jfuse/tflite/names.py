@@ -14,18 +14,19 @@ _SUFFIX = re.compile(r"(:\d+)?(;\d+)?$")
 
 
 class Names:
-    """Hands out the names of one subgraph, each once."""
+    """Hands out the names of one subgraph, each once.   separator: between a name and its number"""
 
-    def __init__(self) -> None:
+    def __init__(self, separator: str = ";") -> None:
+        self._separator = separator
         self._counts: dict[str, int] = {}
 
     def unique(self, name: str) -> str:
         """`name`, or the first of "name;1", "name;2", … that was not handed out before."""
         count = self._counts.get(name, -1) + 1
-        candidate = f"{name};{count}" if count else name
+        candidate = f"{name}{self._separator}{count}" if count else name
         while candidate in self._counts and count:
             count += 1
-            candidate = f"{name};{count}"
+            candidate = f"{name}{self._separator}{count}"
         self._counts[name] = count
         self._counts.setdefault(candidate, 0)
         return candidate

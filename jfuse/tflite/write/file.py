@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
@@ -17,20 +17,13 @@ from jfuse.ir.graph import FileFacts, Graph, Program, Signature, State
 from jfuse.tflite.metadata import BUFFER_LOCATION, DESCRIPTION, MIN_RUNTIME_VERSION, OUTSIDE, min_runtime_bytes
 from jfuse.tflite.schema import BUILTIN_CODES, custom_name, is_custom
 from jfuse.tflite.write.buffers import MOST_INSIDE, Buffers, Builder, padding
-from jfuse.tflite.write.subgraph import SubgraphWriter
+from jfuse.tflite.write.subgraph import SubgraphWriter, TensorNames
 from jfuse.tflite.write.tables import Tables
 
 _IDENTIFIER = b"TFL3"
 _SCHEMA_VERSION = 3
 _ROOM = 2**24  # bytes for the tables before the builder grows by doubling and copying
 _PLACEHOLDER = BUILTIN_CODES["PLACEHOLDER_FOR_GREATER_OP_CODES"]
-
-
-class TensorNames(NamedTuple):
-    """The names of the tensors of a signature's inputs and outputs, in its order."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 def to_bytes(
@@ -106,9 +99,14 @@ class FileWriter:
         self._add_initial(tuple(s for s in named.states() if s.name not in in_place))
         for graph in graphs:
             first = next(s for s in named.signatures if s.graph is graph)
-            writer = SubgraphWriter(self, graph, input_names=first.input_names, states=first.states, in_place=in_place)
-            if first.key in self._tensor_names:
-                writer.rename(*self._tensor_names[first.key])
+            writer = SubgraphWriter(
+                self,
+                graph,
+                input_names=first.input_names,
+                states=first.states,
+                in_place=in_place,
+                named=self._tensor_names.get(first.key),
+            )
             self._subgraphs[self._index_of[id(graph)]] = writer.finish()
             entries[id(graph)] = (writer.inputs, writer.outputs)
         model = schema.ModelT()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,6 +45,17 @@ class WrittenParts(Protocol):
         """The subgraph index of a body."""
 
 
+@dataclass(frozen=True)
+class TensorNames:
+    """Names of the tensors of a subgraph, where they are to be others than those of the nodes.
+
+    names: each once. first: inputs, constants and results whose tensors come before the others, in this order.
+    """
+
+    names: Mapping[Atom, str] = field(default_factory=dict)
+    first: Sequence[Atom] = ()
+
+
 class SubgraphWriter:
     """One graph as a subgraph: its tensors, operators and names."""
 
@@ -56,6 +68,7 @@ class SubgraphWriter:
         is_body: bool = False,
         states: Sequence[State] = (),
         in_place: Container[str] = (),
+        named: TensorNames | None = None,
     ) -> None:
         copies = [] if file.is_foreign else unprepared(graph, is_body=is_body, states=len(states))
         if copies:
@@ -66,13 +79,17 @@ class SubgraphWriter:
             )
         self._file = file
         self._graph = graph
-        self._tensors = WrittenTensors(file.buffers, graph.name)
+        named = TensorNames() if named is None else named
+        self._tensors = WrittenTensors(file.buffers, graph.name, named.names)
         self._producers = producers(graph)
         self._uses = use_counts(graph)
         self._operators: list[Any] = []
         inputs, outputs = len(graph.inputs) - len(states), len(graph.outputs) - len(states)
+        for atom in named.first:
+            self._tensors.bind(atom, "") if isinstance(atom, Var) else self._tensors.of(atom, "")
         for i, var in enumerate(graph.inputs[:inputs]):
-            self._tensors.bind(var, input_names[i] if i < len(input_names) else f"{graph.name}/input_{i}")
+            if var not in self._tensors.places:
+                self._tensors.bind(var, input_names[i] if i < len(input_names) else f"{graph.name}/input_{i}")
         self._kept = frozenset(v for v, s in zip(graph.inputs[inputs:], states, strict=True) if s.name in in_place)
         if not is_body and (len(self._kept) < len(states) or any(map(is_lookup, all_eqns(graph)))):
             # In each subgraph: whichever runs first gives the first values.
@@ -92,11 +109,9 @@ class SubgraphWriter:
                 self._operators.append(self._plain_operator("ASSIGN_VARIABLE", operands, []))
         self.inputs = [self._tensors.places[var] for var in graph.inputs[:inputs]]
         self.outputs = [self._tensors.of(atom, "") for atom in graph.outputs[:outputs]]
-
-    def rename(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        """Give the tensors of inputs and outputs these names."""
-        for place, name in zip((*self.inputs, *self.outputs), (*inputs, *outputs), strict=True):
-            self._tensors.tables[place].name = name
+        for place, atom in zip(self.outputs, graph.outputs, strict=False):
+            if atom in named.names:  # also where a state's tensor is the result
+                self._tensors.tables[place].name = named.names[atom]
 
     def finish(self) -> Any:
         """The finished subgraph, as the schema's object `SubGraphT`."""
@@ -176,7 +191,7 @@ class SubgraphWriter:
     def _result(self, var: Var, name: str) -> int:
         """The tensor of a result: one of its own, or the state's that it is the new value of."""
         if var not in self._overwritten:
-            return self._tensors.bind(var, name)
+            return self._tensors.places[var] if var in self._tensors.places else self._tensors.bind(var, name)
         place = self._tensors.places[var] = self._tensors.places[self._overwritten[var]]
         return place
 

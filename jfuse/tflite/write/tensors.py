@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ _LARGEST_SIZE = 2**31 - 1  # of one axis
 class WrittenTensors:
     """The tensors of one subgraph, by their index in `tables`.
 
-    graph_name: for messages.
+    graph_name: for messages. named: the names of some, which come before all others.
     """
 
-    def __init__(self, buffers: Buffers, graph_name: str) -> None:
+    def __init__(self, buffers: Buffers, graph_name: str, named: Mapping[Atom, str] = MappingProxyType({})) -> None:
+        self._named = named
         self.tables: list[Any] = []
         self.places: dict[Var, int] = {}
         self._constants: dict[tuple[int, Quantization | None], int] = {}
@@ -37,7 +39,7 @@ class WrittenTensors:
 
     def bind(self, var: Var, name: str) -> int:
         """A tensor for a Var, under its own name where it has one."""
-        self.places[var] = self.add(var.name or name, var.type)
+        self.places[var] = self.add(self._named.get(var) or var.name or name, var.type)
         return self.places[var]
 
     def of(self, atom: Atom, name: str) -> int:
@@ -90,7 +92,8 @@ class WrittenTensors:
         )
 
     def _add_constant(self, const: Const, name: str) -> int:
-        place = self.add(const.name or name, const.type, self._buffers.constant(const))
+        name = self._named.get(const) or const.name or name
+        place = self.add(name, const.type, self._buffers.constant(const))
         self.tables[place].sparsity = sparsity_table(const)
         return place
 
