@@ -29,7 +29,7 @@ EXTRAPOLATED = "extrapolated"
 RANGE_ALGORITHMS = (EXTRAPOLATED, "minmax", "moving_average", "percentile", "mse", "entropy")
 IN_TURN = "gptq"
 WEIGHT_ALGORITHMS = ("minmax", "mse", IN_TURN)
-_BITS = {"weight_bits": (8, 4, 2), "activation_bits": (8, 16)}
+_BITS = {"weight_bits": (8, 4, 2), "activation_bits": (8, 16), "bias_bits": (64, 32)}
 
 EndType = Literal["float32", "int8", "uint8", "int16"]
 """The type of float inputs and outputs of a model in integers."""
@@ -44,6 +44,7 @@ class QuantizeRule:
     weight_bits: 8, 4 or 2. granularity: which weights share a scale: all ("tensor"), those of an output channel, or
         `block_size` neighbours of one ("block"), where the kernel takes it; else those of a channel.
     activation_bits: 8 or 16, of integers. symmetric: zero points are 0, of 8 bits as well.
+    bias_bits: 64 or 32, of biases beside 16-bit activations; 32 for FULLY_CONNECTED and CONV_2D alone.
     weight_algorithm: how weights are rounded: "minmax" with the largest as the last step; "mse" with the scale that
         errs least; "gptq" one after the other, each compensating for those before it on the calibration data, in
         FULLY_CONNECTED and CONV_2D (elsewhere it is "mse").
@@ -61,6 +62,7 @@ class QuantizeRule:
     granularity: Granularity = "channel"
     block_size: int = 0
     activation_bits: int = 8
+    bias_bits: int = 64
     symmetric: bool = False
     weight_algorithm: str = "minmax"
     bias_correction: bool = False
@@ -105,6 +107,11 @@ class QuantizeRule:
     def activations(self) -> DType:
         """The type of activations that are integers: i8, or i16 where `activation_bits` is 16."""
         return DType.i8 if self.activation_bits == 8 else DType.i16
+
+    @property
+    def biases(self) -> DType:
+        """The type of biases beside integer activations."""
+        return DType.i64 if self.activation_bits == 16 and self.bias_bits == 64 else DType.i32
 
     @property
     def weights(self) -> DType:

@@ -12,7 +12,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
-from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, in_halves, least_scale
+from jfuse.passes.quantize.arrays import activations_in, bias_in, in_halves, least_scale
 from jfuse.passes.quantize.choose import Choice, IntegerSlot, input_scale, product_scale
 from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, is_half, operands_of
 from jfuse.passes.quantize.parameters import as_unsigned, parameters, real_ends
@@ -222,7 +222,7 @@ class Insertion:
         atom = None if bias is None else eqn.inputs[bias]
         least = None
         if isinstance(atom, Const):
-            least = least_scale(atom, scale, BIAS[form.rule.activations])
+            least = least_scale(atom, scale, form.rule.biases)
         return self.weights.integers(eqn, weights, form.rule, least)
 
     def _bias(
@@ -237,7 +237,7 @@ class Insertion:
             scale = product_scale(float(scale[0]), const)
             bias = self.weights.corrected(eqn, rule, each.operand, operands_of(eqn).bias, const)
         assert isinstance(bias, Const), "why_not_integer refuses others"
-        return bias_in(bias, scale, BIAS[rule.activations])
+        return bias_in(bias, scale, rule.biases)
 
     def _result(self, var: Var, dtype: DType) -> Var:
         assert self.choice is not None, "an equation in integers"
