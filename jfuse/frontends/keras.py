@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,37 @@ def _input_structure(model: Any, input_signature: Sequence[Any] | None) -> Any:
             return structure
     if input_signature:  # a subclass of Model
         return input_signature[0] if len(input_signature) == 1 else input_signature
+    if (specs := _specs_of_calls(model)) is not None:
+        return specs
     raise ImportFailed(
         f"the model {model.name!r} does not know its inputs",
         remedy="pass inputs=jfuse.Inputs(input_signature=[tf.TensorSpec(…), …]), or a concrete function of it",
     )
+
+
+def _specs_of_calls(model: Any) -> Any:
+    """What a subclass of Model was called or built with, as the library remembers it; None for one that was not."""
+    save_spec = getattr(model, "save_spec", None)  # of Keras 2
+    called = save_spec() if save_spec is not None else None
+    if called is not None:
+        (args, _) = called
+        return args[0] if len(args) == 1 else list(args)
+    shapes = getattr(model, "_build_shapes_dict", None)  # of Keras 3
+    if not shapes:
+        return None
+    specs = [_spec_of_shape(shape) for shape in shapes.values()]
+    return specs[0] if len(specs) == 1 else specs
+
+
+def _spec_of_shape(shape: Any) -> Any:
+    """The float inputs of a shape, or of a nest of shapes."""
+    import tensorflow as tf
+
+    if isinstance(shape, Mapping):
+        return {name: _spec_of_shape(inner) for name, inner in shape.items()}
+    if all(size is None or isinstance(size, int) for size in shape):
+        return tf.TensorSpec(shape, tf.float32)
+    return [_spec_of_shape(inner) for inner in shape]
 
 
 def _spec(tensor: Any, index: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from jfuse.tf_nodes.presence import need_tensorflow
 def _find(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     table, x, default = operands
     dtypes = (decode_dtype(node.attr[name].type) for name in ("Tin", "Tout"))
-    keys, values = _filled(walker, table) or _contents(table, *dtypes)
+    keys, values = _filled(walker, table) or _contents(walker, table, *dtypes)
     return (find(keys, values, x, default),)
 
 
@@ -29,15 +29,15 @@ def _size(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     (table,) = operands
     if (filled := _filled(walker, table)) is not None:
         return (np.asarray(len(filled[0]), np.int64),)
-    handle = _handle(table)
+    handle = _handle(walker, table)
     import tensorflow as tf
 
     return (np.asarray(tf.raw_ops.LookupTableSizeV2(table_handle=handle)),)
 
 
-def _contents(table: Any, key: DType, value: DType) -> tuple[np.ndarray, np.ndarray]:
+def _contents(walker: Walker, table: Any, key: DType, value: DType) -> tuple[np.ndarray, np.ndarray]:
     """The keys and values of a table, whatever it was filled from: tensors, or a file among a SavedModel's assets."""
-    handle = _handle(table)
+    handle = _handle(walker, table)
     import tensorflow as tf
 
     dtypes = {"Tkeys": tf.as_dtype(key.numpy), "Tvalues": tf.as_dtype(value.numpy)}
@@ -52,7 +52,22 @@ def _contents(table: Any, key: DType, value: DType) -> tuple[np.ndarray, np.ndar
 
 @handles(*TABLES)
 def _make(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    return (Resource(node.name, None, written=True),)
+    name = node.attr["shared_name"].s
+    is_constant = node.op in ("HashTable", "HashTableV2") and bool(name)
+    return (Resource(node.name, None, written=True, handle=_shared(node) if is_constant else None, is_made_here=True),)
+
+
+def _shared(node: Any) -> Callable[[], Any]:
+    """The table of a node's name, which an initializer has filled when the model was loaded."""
+    names = {name: node.attr[name].s for name in ("container", "shared_name")}
+    dtypes = {name: decode_dtype(node.attr[name].type).numpy for name in ("key_dtype", "value_dtype")}
+
+    def handle() -> Any:
+        import tensorflow as tf
+
+        return tf.raw_ops.HashTableV2(**names, **{name: tf.as_dtype(dtype) for name, dtype in dtypes.items()})
+
+    return handle
 
 
 @handles(
@@ -99,8 +114,11 @@ def _filled(walker: Walker, table: Any) -> tuple[np.ndarray, np.ndarray] | None:
     return keys, held.values[::-1][last]
 
 
-def _handle(table: Any) -> Any:
-    if not isinstance(table, Resource) or table.written or table.handle is None:
+def _handle(walker: Walker, table: Any) -> Any:
+    is_changed = isinstance(table, Resource) and (
+        table in walker.variables.tables or (table.written and not table.is_made_here)
+    )
+    if not isinstance(table, Resource) or is_changed or table.handle is None:
         raise LowerError(
             f"the table {getattr(table, 'name', '')!r} is changed by the function, and tables of TFLite never change",
             expected="constants that the function puts in, outside of loops and branches, before it looks anything up",

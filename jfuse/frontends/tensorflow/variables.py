@@ -45,7 +45,7 @@ class Resource:
     """A captured variable (or table). `array` is its value at import; None for other resources.
 
     written: some function of the model may change it. variable: gives TensorFlow's own. handle: gives that of a table,
-    as it was made.
+    as it was made. is_made_here: whether a node of the function makes the table.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Resource:
     written: bool = False
     variable: Callable[[], Any] | None = None
     handle: Callable[[], Any] | None = None
+    is_made_here: bool = False
 
     @property
     def is_state(self) -> bool:
