@@ -1,5 +1,7 @@
 """`tf.lite`'s names, so that a script changes one import: `from jfuse import lite`, then `lite.TFLiteConverter`."""
 
+from ai_edge_litert.interpreter import load_delegate
+
 from jfuse.lite import experimental
 from jfuse.lite.converter import TFLiteConverter
 from jfuse.lite.errors import ConverterError
@@ -16,4 +18,5 @@ __all__ = [
     "TFLiteConverter",
     "TargetSpec",
     "experimental",
+    "load_delegate",
 ]

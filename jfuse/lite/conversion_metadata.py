@@ -37,6 +37,7 @@ class Conversion:
     recipe: str | None = None
     allows_custom_ops: bool = False
     selects_tf_ops: bool = False
+    forces_tf_ops: bool = False
 
     def to_bytes(self) -> np.ndarray:
         """The entry's flatbuffer, u8[n].
@@ -51,7 +52,8 @@ class Conversion:
         for mode in reversed(modes):
             builder.PrependInt32(mode)
         vector = builder.EndVector()
-        fields = ((0, "offset", vector), (1, "bool", self.allows_custom_ops), (2, "bool", self.selects_tf_ops))
+        flags = (self.allows_custom_ops, self.selects_tf_ops, self.forces_tf_ops)
+        fields = ((0, "offset", vector), *((i, "bool", flag) for i, flag in enumerate(flags, 1)))
         options = table(builder, fields, 5)
         builder.Finish(table(builder, ((0, "offset", environment), (1, "offset", options)), 2))
         return np.frombuffer(bytes(builder.Output()), np.uint8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Self
@@ -16,6 +16,7 @@ from jfuse.ir.graph import Const, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.lite.conversion_metadata import NAME, Conversion, SourceKind
 from jfuse.lite.errors import converter_error
+from jfuse.lite.infinities import without_infinities
 from jfuse.lite.quantization_mode import QuantizationMode
 from jfuse.lite.settings import Settings
 from jfuse.lite.sources import ConverterSource, function_source, jax_source, keras_source, saved_model_source
@@ -112,9 +113,28 @@ class TFLiteConverter(Settings):
         verify, rules, pipeline, unsafe, and what `jfuse.convert` takes besides (state, forms, target, …): as there.
         Raises ConverterError where the model does not convert, ValueError where the attributes contradict each other.
         """
-        mode = QuantizationMode.of(self)
+        return self._bytes(
+            QuantizationMode.of(self), verify, given(Pipeline, "pipeline", pipeline, rules=rules), unsafe, options
+        )
+
+    def convert_floats(self) -> bytes:
+        """The file that `convert` makes without optimizations."""
+        return self._bytes(QuantizationMode(None), False, Pipeline(), False, {})
+
+    def convert_leaving_float(self, ops: Iterable[str], nodes: Iterable[str], *, fully_quantize: bool = False) -> bytes:
+        """The file that `convert` makes, where some builtins, and some nodes by name, stay float.
+
+        fully_quantize: inputs and outputs are int8. For `experimental.QuantizationDebugger`.
+        """
+        ends = {"inputs": "int8", "outputs": "int8"} if fully_quantize else {}
+        mode = replace(QuantizationMode.of(self), float_ops=tuple(ops), float_nodes=tuple(nodes), **ends)
+        return self._bytes(mode, False, Pipeline(), False, {})
+
+    def _bytes(
+        self, mode: QuantizationMode, verify: bool | Verify, own: Pipeline, unsafe: bool, options: Mapping[str, Any]
+    ) -> bytes:
         try:
-            own = given(Pipeline, "pipeline", pipeline, rules=rules)
+            self._check_modes(mode)
             lite = self._converted(mode, own, unsafe, verify=verify, **options)
             data = self._file(lite, mode.found(lite.report))
         except JfuseError as error:
@@ -132,17 +152,31 @@ class TFLiteConverter(Settings):
         own = replace(own, select_tf_ops=self._selects_tf_ops())
         return convert(source.loads, inputs, pipeline=own, quantize=mode.rules(), calibration=mode.data, **options)
 
+    def _check_modes(self, mode: QuantizationMode) -> None:
+        """Raise the official errors about modes of quantization that do not exist, or not together."""
+        if self._experimental_variable_quantization and mode.recipe not in ("int8", "int16x8", "trained"):
+            raise ValueError("`_experimental_variable_quantization` is only supported for full integer quantization.")
+        if self._experimental_qdq_conversion_mode not in (None, "NONE", "STATIC", "DYNAMIC"):
+            raise JfuseError(f"Unknown QDQ conversion mode: {self._experimental_qdq_conversion_mode}")
+
     def _selects_tf_ops(self) -> bool:
         ops = {text_of(ops) for ops in self.target_spec.supported_ops}
         return "SELECT_TF_OPS" in ops or self._experimental_allow_all_select_tf_ops
 
     def _file(self, lite: Model, mode: QuantizationMode) -> bytes:
         source = self._source
-        program = lite.program
+        program = source.arranged(lite.program)
+        if self.canonicalizing_inf_as_min_max_float:
+            program = without_infinities(program)
         names = source.tensor_names(program)
         if not self.exclude_conversion_metadata:
             entry = Conversion(
-                source.kind, _version(source.kind), mode.recipe, bool(self.allow_custom_ops), self._selects_tf_ops()
+                source.kind,
+                _version(source.kind),
+                mode.recipe,
+                bool(self.allow_custom_ops),
+                self._selects_tf_ops(),
+                {text_of(ops) for ops in self.target_spec.supported_ops} == {"SELECT_TF_OPS"},
             )
             facts = replace(program.facts, metadata=(*program.facts.metadata, (NAME, Const(entry.to_bytes()))))
             program = replace(program, facts=facts)

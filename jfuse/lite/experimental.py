@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
 from pathlib import Path
+
+from ai_edge_litert.interpreter import OpResolverType, load_delegate
 
 from jfuse.api.check import check
 from jfuse.api.load import load
+from jfuse.lite.debugger import QuantizationDebugger, QuantizationDebugOptions
 
-
-class OpResolverType(Enum):
-    """Which kernels LiteRT takes; `Interpreter` runs on XLA and takes any of these, which changes nothing."""
-
-    AUTO = 0
-    BUILTIN = 1
-    BUILTIN_REF = 2
-    BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
+__all__ = ["Analyzer", "OpResolverType", "QuantizationDebugOptions", "QuantizationDebugger", "load_delegate"]
 
 
 class Analyzer:

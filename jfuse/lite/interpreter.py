@@ -1,12 +1,15 @@
-"""`Interpreter`: the official interpreter's methods over the XLA program of a file, for evaluation loops."""
+"""`Interpreter`: the official interpreter's methods, over LiteRT's own or over the XLA program of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import jax
 import numpy as np
+from ai_edge_litert import interpreter as litert
+from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.base.errors import JfuseError
 from jfuse.base.option_values import LARGEST_SIZE, whole
@@ -14,21 +17,47 @@ from jfuse.lite.tensor_details import Details, FileTensors
 from jfuse.model import Model, Stream
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.file import load_tflite
+from jfuse.tflite.read.flatbuffer_reader import read_root
 
 
 class Interpreter:
-    """Runs a .tflite file on XLA, on CPU or GPU, with the methods of `tf.lite.Interpreter`.
+    """Runs a .tflite file with the methods of `tf.lite.Interpreter`.
 
-    model_path: a file's path. model_content: its bytes. One of the two. num_threads and further keywords are those of
-    the official class about LiteRT's own kernels; they are taken and change nothing.
+    model_path: a file's path. model_content: its bytes. One of the two.
+    engine: "litert" for LiteRT's own interpreter, with all its methods; "xla" for one XLA program on CPU or GPU. By
+        default LiteRT, whose calls take less time; XLA on a GPU, and for operators that LiteRT does not have.
+    num_threads, kernels: about LiteRT's kernels; they change nothing on XLA.
     Inputs and outputs of the first subgraph go by index, as there, and signatures by key; values between operators are
-    not kept, as XLA computes the whole graph as one program. Variables and state tensors go on from call to call.
+    not kept by XLA. Variables and state tensors go on from call to call.
     """
 
+    def __new__(
+        cls,
+        model_path: Any = None,
+        model_content: Any = None,
+        num_threads: int | None = None,
+        *,
+        engine: Literal["litert", "xla"] | None = None,
+        **kernels: Any,
+    ) -> Interpreter:
+        """The interpreter of an engine; a subclass is one on XLA."""
+        if engine not in (None, "litert", "xla"):
+            raise ValueError(f"engine is 'litert', 'xla' or None, not {engine!r}.")
+        own = cls is Interpreter and engine != "xla"
+        if own and (engine == "litert" or _is_for_litert(model_path, model_content)):
+            return object.__new__(_OnLiteRt)
+        return object.__new__(cls)
+
     def __init__(
-        self, model_path: Any = None, model_content: Any = None, num_threads: int | None = None, **litert: Any
+        self,
+        model_path: Any = None,
+        model_content: Any = None,
+        num_threads: int | None = None,
+        *,
+        engine: Literal["litert", "xla"] | None = None,
+        **kernels: Any,
     ) -> None:
-        unknown = [name for name in litert if name not in _LITERT]
+        unknown = [name for name in kernels if name not in _LITERT]
         if unknown:
             raise TypeError(f"Interpreter() got an unexpected keyword argument {unknown[0]!r}")
         if (model_path is None) == (model_content is None):
@@ -190,6 +219,27 @@ def _whole(number: Any) -> int:
         return whole("a size or index", number, most=LARGEST_SIZE)
     except JfuseError as error:
         raise ValueError(str(error)) from error
+
+
+class _OnLiteRt(litert.Interpreter, Interpreter):  # type: ignore[misc]
+    """LiteRT's interpreter, whose methods come first; nothing stands between it and the caller."""
+
+    def __init__(self, *args: Any, engine: object = None, **named: Any) -> None:
+        kernels = named.get("experimental_op_resolver_type")
+        if kernels is not None:  # TensorFlow has an enum of its own
+            named["experimental_op_resolver_type"] = litert.OpResolverType(kernels.value)
+        litert.Interpreter.__init__(self, *args, **named)
+
+
+def _is_for_litert(model_path: Any, model_content: Any) -> bool:
+    """Whether LiteRT runs a file, and no GPU runs it faster. A wrong argument is for LiteRT to refuse."""
+    try:
+        data = read_file(Path(model_path))[0] if model_content is None else model_content
+        model = read_root(data, schema.Model)
+    except (JfuseError, OSError, TypeError, ValueError):
+        return False
+    has_custom = any(code.customCode for code in model.operatorCodes or ())
+    return not has_custom and jax.default_backend() == "cpu"
 
 
 _LITERT = frozenset(

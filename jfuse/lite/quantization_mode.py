@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from jfuse.base.errors import JfuseError
 from jfuse.lite.settings import Settings
 from jfuse.lite.spec import dtype_name, text_of
-from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.records.conversion import Report
 
 _QUANTIZES = {"DEFAULT", "OPTIMIZE_FOR_SIZE", "OPTIMIZE_FOR_LATENCY"}
@@ -28,7 +28,8 @@ class QuantizationMode:
     recipe: the name of jfuse's recipe; None for none; "trained" for "int8" with the ranges of training alone, which is
     "dynamic" where there are none. integers_only: an operator without an integer kernel is an error.
     inputs, outputs: names of the dtypes of the file's inputs and outputs. per_channel: of the weights of "all" ops, of
-    "convolutions" alone, or of "none". data: yields the samples; None where none are needed.
+    "convolutions" alone, or of "none". data: yields the samples; None where none are needed. float_ops, float_nodes:
+    builtins, and nodes by name, that stay float.
     """
 
     recipe: str | None
@@ -38,6 +39,8 @@ class QuantizationMode:
     per_channel: str = "all"
     bias: str | None = None
     data: Callable[[], Any] | None = None
+    float_ops: tuple[str, ...] = ()
+    float_nodes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> QuantizationMode:
@@ -76,21 +79,27 @@ class QuantizationMode:
         )
 
     def rules(self) -> Recipe | None:
-        """The recipe as jfuse has it; None for floats. Raises JfuseError for biases of another width."""
+        """The recipe as jfuse has it; None for floats."""
         if self.recipe is None:
             return None
-        if self.bias is not None:
-            raise JfuseError("jfuse chooses the type of biases itself", found=self.bias)
         changes: dict[str, Any] = {"inputs": self.inputs, "outputs": self.outputs, "int8_only": self.integers_only}
         if self.recipe == "trained":
             recipe = Recipe.named("int8", **changes, from_training=True)
         else:
             recipe = Recipe.named(self.recipe, **(changes if self.recipe in _IN_INTEGERS else {}))
-        coarse = [replace(rule, granularity="tensor") for rule in recipe.rules]
+        if self.bias == "int32" and self.recipe == "int16x8":
+            narrow = (replace(r, op=op, bias_bits=32) for r in recipe.rules for op in ("FULLY_CONNECTED", "CONV_2D"))
+            recipe = replace(recipe, rules=(*recipe.rules, *narrow))
+        coarse = tuple(replace(rule, granularity="tensor") for rule in recipe.rules)
         if self.per_channel == "none":
-            return replace(recipe, rules=tuple(coarse))
-        dense = [replace(rule, op="FULLY_CONNECTED") for rule in coarse] if self.per_channel == "convolutions" else []
-        return replace(recipe, rules=(*recipe.rules, *dense))
+            recipe = replace(recipe, rules=coarse)
+        elif self.per_channel == "convolutions":
+            dense = (replace(r, op="FULLY_CONNECTED") for r in coarse if r.op in ("*", "FULLY_CONNECTED"))
+            recipe = replace(recipe, rules=(*recipe.rules, *dense))
+        nodes = [re.escape(node) for name in self.float_nodes for node in name.split(";")]
+        left = [QuantizeRule("float", op=op) for op in self.float_ops]
+        left += [QuantizeRule("float", regex=f"(^|/)({'|'.join(nodes)})$")] if nodes else []
+        return replace(recipe, rules=(*recipe.rules, *left), int8_only=recipe.int8_only and not left)
 
     def found(self, report: Report) -> QuantizationMode:
         """The actual mode of a conversion, from its report: without ranges of training it was "dynamic".

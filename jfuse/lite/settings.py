@@ -22,6 +22,9 @@ _DEFAULTS: dict[str, Callable[[], Any]] = {
     "_experimental_full_integer_quantization_bias_type": lambda: None,
     "_experimental_use_buffer_offset": lambda: False,
     "_experimental_allow_all_select_tf_ops": lambda: False,
+    "_experimental_variable_quantization": lambda: False,
+    "_experimental_qdq_conversion_mode": lambda: None,
+    "canonicalizing_inf_as_min_max_float": lambda: True,
 }
 """The attributes that `convert` reads."""
 _FULFILLED: dict[str, Any] = {
@@ -32,7 +35,6 @@ _FULFILLED: dict[str, Any] = {
     "experimental_lower_to_saved_model": True,
     "unfold_batchmatmul": False,
     "legalize_custom_tensor_list_ops": False,
-    "canonicalizing_inf_as_min_max_float": True,
     "_experimental_lower_tensor_list_ops": True,
     "_experimental_default_to_single_batch_in_tensor_list_ops": False,
     "_experimental_unfold_large_splat_constant": False,
@@ -64,9 +66,7 @@ _WITHOUT_MEANING: dict[str, Any] = {
     "_experimental_quantization_options": None,
     "_experimental_preserve_assert_op": False,
     "_experimental_low_bit_qat": False,
-    "_experimental_variable_quantization": False,
     "_experimental_reduce_type_precision": False,
-    "_experimental_qdq_conversion_mode": None,
     "_experimental_strict_qdq": False,
 }
 """Attributes that change nothing here: setting one to another value than the default warns once."""
@@ -95,6 +95,9 @@ class Settings:
     _experimental_full_integer_quantization_bias_type: Any
     _experimental_use_buffer_offset: bool
     _experimental_allow_all_select_tf_ops: bool
+    _experimental_variable_quantization: bool
+    _experimental_qdq_conversion_mode: Any
+    canonicalizing_inf_as_min_max_float: bool
 
     def __init__(self) -> None:
         for name, default in _DEFAULTS.items():

@@ -1,0 +1,113 @@
+"""The names and the order of a file's tensors as the official converter writes them; scripts find tensors by both.
+
+Inputs come first, then constants in the reverse order of their use (a bias before its weights), then results. Names
+are those of TensorFlow's nodes: weights have that of their product, a bias those of the nodes after the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import producers
+from jfuse.kernels import ops
+from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.tflite.names import Names
+from jfuse.tflite.write.subgraph import TensorNames
+from jfuse.tflite.write.tables import is_lookup
+
+_PRODUCTS = ("MatMul", "BatchMatMul", "Conv", "DepthwiseConv", "Einsum", "dot_general", "conv_general")
+"""First letters of the ops of TensorFlow and jax that multiply by weights."""
+
+
+def official_names(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> TensorNames:
+    """The names of the tensors of an entry graph.
+
+    inputs, outputs: names of the named ones, in their order; the graph may have further ones, of its states.
+    Where int16 activations lie between float inputs and outputs, these come last.
+    """
+    named = (*graph.inputs[: len(inputs)], *graph.outputs[: len(outputs)])
+    ends: dict[Atom, str] = dict(zip(named, (*inputs, *outputs), strict=True))
+    constants, results = _named_by_nodes(graph)
+    beside = _beside(graph, ends)
+    unique = Names(separator="")
+    for name in ends.values():
+        unique.unique(name)
+    bases = [*reversed(constants.items()), *{**results, **beside}.items()]
+    names = {atom: ends.get(atom) or unique.unique(name) for atom, name in bases}
+    first = [*graph.inputs[: len(inputs)], *reversed(constants)]
+    if any(isinstance(a, Var) and a.type.dtype is DType.i16 for a in beside):
+        entering = [e.outputs[0] for e in graph.eqns if e.op is ops.quantize and e.inputs[0] in ends]
+        last = {*graph.outputs}
+        inner = [out for e in graph.eqns if not state_operands(e) for out in e.outputs if out not in last]
+        first = [*entering, *reversed(constants), *(out for out in inner if out not in entering)]
+    return TensorNames({**ends, **names}, first)
+
+
+def _named_by_nodes(graph: Graph) -> tuple[dict[Atom, str], dict[Atom, str]]:
+    """Names of the constants, in the order of their use, and of the results; neither is unique."""
+    makers = producers(graph)
+    constants: dict[Atom, str] = {}
+    results: dict[Atom, str] = {}
+    for eqn in graph.eqns:
+        if _expands(eqn):
+            continue  # named by its reader
+        for atom, name in _operand_names(eqn):
+            maker = makers.get(atom) if isinstance(atom, Var) else None
+            if isinstance(atom, Const):
+                constants.setdefault(atom, name)
+            elif maker is not None and _expands(maker) and isinstance(stored := maker.inputs[0], Const):
+                constants.setdefault(stored, name)
+                results.setdefault(atom, name)
+        name = _result_name(eqn)
+        results |= {out: f"{name}:{i}" if i else name for i, out in enumerate(eqn.outputs)}
+    return constants, results
+
+
+def _expands(eqn: Eqn) -> bool:
+    """Whether an equation makes floats of weights that are stored in fewer bits."""
+    return eqn.op is ops.dequantize and isinstance(eqn.inputs[0], Const)
+
+
+def _beside(graph: Graph, ends: Mapping[Atom, str]) -> dict[Atom, str]:
+    """Names of the integers that float inputs become, and that float outputs are made of."""
+    names: dict[Atom, str] = {}
+    for eqn in graph.eqns:
+        if eqn.op is ops.quantize and (given := eqn.inputs[0]) in ends:
+            integers = eqn.outputs[0]
+            names[integers] = f"{ends[given]}_int16" if integers.type.dtype is DType.i16 else "tfl.quantize"
+        elif eqn.op is ops.dequantize and (floats := eqn.outputs[0]) in ends and isinstance(eqn.inputs[0], Var):
+            integers = eqn.inputs[0]
+            names.setdefault(integers, ends[floats] + "_int16" * (integers.type.dtype is DType.i16))
+    return {atom: name for atom, name in names.items() if atom not in ends}
+
+
+def _operand_names(eqn: Eqn) -> Iterator[tuple[Atom, str]]:
+    """The operands that may be constants, the bias behind its weights."""
+    product, behind = _nodes(eqn)
+    for i, atom in enumerate(eqn.inputs):
+        if atom is None or (is_lookup(eqn) and i < 2) or (isinstance(atom, Const) and not atom.array.size):
+            continue  # the contents of tables are elsewhere, and no elements may be an option
+        operand = eqn.op.operand_at(i).name if eqn.op.operands else "operand"
+        if operand == "weights":
+            yield atom, product
+        elif operand == "bias" and behind:
+            yield atom, ";".join(reversed(behind))
+        else:
+            yield atom, f"{product}/{operand}"
+
+
+def _result_name(eqn: Eqn) -> str:
+    if eqn.op in (ops.quantize, ops.dequantize):
+        return f"tfl.{eqn.op.name}"
+    product, behind = _nodes(eqn)
+    return ";".join((product, *reversed(behind)))
+
+
+def _nodes(eqn: Eqn) -> tuple[str, list[str]]:
+    """The node of an equation's product, or the first one that it computes, and the nodes after it."""
+    sources = [s for s in (*eqn.source.merged, eqn.source) if s.node]
+    nodes = [s.node for s in sources] or [f"tfl.{eqn.op.name}"]
+    at = next((i for i, s in enumerate(sources) if s.op.startswith(_PRODUCTS)), 0)
+    return nodes[at], nodes[at + 1 :]
