@@ -149,7 +149,9 @@ class Rewriting:
         operands = {a for e in recorded for a in e.inputs}
         merged = list(eqn.source.merged)
         for _ in range(_MOST_MERGED):
-            lost = (self.producer(a) for a in eqn.inputs if a not in operands and self._reads[a] == 1)
+            lost = (
+                self.producer(a) for a in eqn.inputs if isinstance(a, Var) and a not in operands and self._reads[a] == 1
+            )
             before = next((e for e in lost if e is not None), None)
             if before is None:
                 break
