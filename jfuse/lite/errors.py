@@ -12,6 +12,11 @@ _OFFICIAL = "tensorflow.lite.python.convert"
 _IN_SCRIPTS = {
     "int8_only=False,": "target_spec.supported_ops = [TFLITE_BUILTINS_INT8, TFLITE_BUILTINS],",
     "pipeline=jfuse.Pipeline(select_tf_ops=True)": "SELECT_TF_OPS in target_spec.supported_ops",
+    "inputs=jfuse.Inputs(input_signature=[tf.TensorSpec(…), …]), or a concrete function of it": (
+        "a concrete function of it to from_concrete_functions"
+    ),
+    'calibration="random"': "a representative_dataset of random numbers",
+    'quantize="int8", or another recipe': "optimizations = [Optimize.DEFAULT]",
 }
 """Options of jfuse, and the attributes that say the same in a script."""
 

@@ -30,6 +30,7 @@ def official_names(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) 
     named = (*graph.inputs[: len(inputs)], *graph.outputs[: len(outputs)])
     ends: dict[Atom, str] = dict(zip(named, (*inputs, *outputs), strict=True))
     constants, results = _named_by_nodes(graph)
+    results |= _reads(graph, len(inputs))
     beside = _beside(graph, ends)
     unique = Names(separator="")
     for name in ends.values():
@@ -63,6 +64,13 @@ def _named_by_nodes(graph: Graph) -> tuple[dict[Atom, str], dict[Atom, str]]:
         name = _result_name(eqn)
         results |= {out: f"{name}:{i}" if i else name for i, out in enumerate(eqn.outputs)}
     return constants, results
+
+
+def _reads(graph: Graph, first: int) -> dict[Atom, str]:
+    """Names of the values of variables, the inputs from the first on: those of the nodes that read them."""
+    states = {*graph.inputs[first:]}
+    readers = {a: eqn for eqn in reversed(graph.eqns) for a in eqn.inputs if a in states}
+    return {a: f"{_nodes(readers[a])[0]}/ReadVariableOp" for a in graph.inputs[first:] if a in readers}
 
 
 def _expands(eqn: Eqn) -> bool:

@@ -79,7 +79,7 @@ class SubgraphWriter:
             )
         self._file = file
         self._graph = graph
-        named = TensorNames() if named is None else named
+        named = self._named = TensorNames() if named is None else named
         self._tensors = WrittenTensors(file.buffers, graph.name, named.names)
         self._producers = producers(graph)
         self._uses = use_counts(graph)
@@ -143,7 +143,8 @@ class SubgraphWriter:
             return None
         handle = self._handle(state)
         if self._uses[var]:
-            place = self._tensors.places[var] = self._tensors.add(f"{state.name}/read", var.type)
+            name = self._named.names.get(var, f"{state.name}/read")
+            place = self._tensors.places[var] = self._tensors.add(name, var.type)
             self._operators.append(self._plain_operator("READ_VARIABLE", [handle], [place]))
         return handle
 
