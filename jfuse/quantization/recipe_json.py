@@ -46,7 +46,7 @@ _MODES: Mapping[tuple[str, bool], Mode] = {  # compute_precision, explicit_dequa
     ("INTEGER", False): "dynamic",
 }
 _GRANULARITIES = {"tensor": "TENSORWISE", "channel": "CHANNELWISE", "block": "BLOCKWISE"}
-_EXTRA = ("range_algorithm", "bias_correction")
+_EXTRA = ("range_algorithm", "bias_correction", "bias_bits")
 _OF_RECIPE = ("name", "inputs", "outputs", "int8_only", "from_training", "equalization")
 
 

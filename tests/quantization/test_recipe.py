@@ -64,6 +64,12 @@ def test_the_form_of_ai_edge_quantizer_is_read() -> None:
     assert third.mode == "float"
 
 
+def test_biases_of_32_bits_are_written_and_read() -> None:
+    rule = QuantizeRule("integer", activation_bits=16, bias_bits=32)
+    assert (rule.biases, QuantizeRule("integer", activation_bits=16).biases) == (DType.i32, DType.i64)
+    assert from_json(to_json(Recipe((rule,)))).rules == (rule,)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
