@@ -126,8 +126,8 @@ class TFLiteConverter(Settings):
 
         fully_quantize: inputs and outputs are int8. For `experimental.QuantizationDebugger`.
         """
-        ends = {"inputs": "int8", "outputs": "int8"} if fully_quantize else {}
-        mode = replace(QuantizationMode.of(self), float_ops=tuple(ops), float_nodes=tuple(nodes), **ends)
+        mode = replace(QuantizationMode.of(self), float_ops=tuple(ops), float_nodes=tuple(nodes))
+        mode = replace(mode, inputs="int8", outputs="int8") if fully_quantize else mode
         return self._bytes(mode, False, Pipeline(), False, {})
 
     def _bytes(

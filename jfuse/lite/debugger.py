@@ -159,7 +159,7 @@ class _Run:
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         )
         self._interpreter.allocate_tensors()
-        self._ops = {int(i): op["op_name"] for op in self._interpreter._get_ops_details() for i in op["outputs"]}
+        self._ops = {int(i): str(op["op_name"]) for op in self._interpreter._get_ops_details() for i in op["outputs"]}
 
     def op_of(self, index: int) -> str:
         """The name of the builtin that makes a tensor."""
@@ -205,9 +205,9 @@ def _stored(array: np.ndarray, details: Any) -> np.ndarray:
     if array.dtype != np.float32 or not scale:
         return array
     ends = np.iinfo(details["dtype"])
-    return np.clip(np.round(array / scale) + zero_point, ends.min, ends.max).astype(details["dtype"])
+    return np.asarray(np.clip(np.round(array / scale) + zero_point, ends.min, ends.max), details["dtype"])
 
 
 def _as_float(array: np.ndarray, details: Any) -> np.ndarray:
     scale, zero_point = details["quantization"]
-    return (array.astype(np.float32) - zero_point) * np.float32(scale) if scale else array
+    return np.asarray((array.astype(np.float32) - zero_point) * np.float32(scale)) if scale else array

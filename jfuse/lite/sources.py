@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.saved_model_file import described_signatures
-from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, is_concrete, is_traceable
+from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, is_concrete, is_traceable, reaches_variables
 from jfuse.frontends.tensorflow.signature import unique_names
 from jfuse.ir.graph import Program, Signature
 from jfuse.lite.conversion_metadata import SourceKind
@@ -156,7 +156,7 @@ def function_source(functions: Sequence[Any], trackable: Any) -> ConverterSource
     if not functions:
         raise ValueError("No ConcreteFunction is specified.")
     has_owner = bool(trackable) and not is_concrete(trackable) and not is_traceable(trackable)
-    has_owner = has_owner and (len(functions) > 1 or _owns_variables(trackable, functions[0]))
+    has_owner = has_owner and (len(functions) > 1 or reaches_variables(trackable, functions[0]))
     if len(functions) > 1 and not has_owner:
         raise ValueError(
             "This converter can only convert a single ConcreteFunction. Converting multiple functions is under "
@@ -166,16 +166,6 @@ def function_source(functions: Sequence[Any], trackable: Any) -> ConverterSource
         return ConverterSource(functions[0], SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
     keys = [DEFAULT_KEY] if len(functions) == 1 else unique_names([f.graph.name for f in functions])
     return ConverterSource(dict(zip(keys, functions, strict=True)), SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
-
-
-def _owns_variables(trackable: Any, function: Any) -> bool:
-    """Whether a SavedModel of the object can hold a function: it reaches all variables that the function reads."""
-    import tensorflow as tf
-
-    if not function.variables:
-        return True
-    held = {id(item) for item in tf.train.TrackableView(trackable).descendants()}
-    return all(id(variable) in held for variable in function.variables)
 
 
 def jax_source(functions: Sequence[Any], inputs: Sequence[Any]) -> ConverterSource:

@@ -82,7 +82,8 @@ def _beside(graph: Graph, ends: Mapping[Atom, str]) -> dict[Atom, str]:
     """Names of the integers that float inputs become, and that float outputs are made of."""
     names: dict[Atom, str] = {}
     for eqn in graph.eqns:
-        if eqn.op is ops.quantize and (given := eqn.inputs[0]) in ends:
+        given = eqn.inputs[0] if eqn.inputs else None
+        if eqn.op is ops.quantize and given is not None and given in ends:
             integers = eqn.outputs[0]
             names[integers] = f"{ends[given]}_int16" if integers.type.dtype is DType.i16 else "tfl.quantize"
         elif eqn.op is ops.dequantize and (floats := eqn.outputs[0]) in ends and isinstance(eqn.inputs[0], Var):

@@ -51,7 +51,7 @@ def test_infinities_become_the_largest_floats_unless_they_are_to_stay(sign: int,
     for library in (lite, tf.lite):
         converter = library.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], tf.Module())
         converter.canonicalizing_inf_as_min_max_float = is_canonical
-        found.append(run(converter.convert(), np.float32([1, 1])))
+        found.append(run(converter.convert(), np.ones(2, np.float32)))
     np.testing.assert_array_equal(found[0], found[1])
     assert found[0][0] == (sign * np.finfo(np.float32).max if is_canonical else sign * np.inf)
 
@@ -62,7 +62,7 @@ def test_infinities_within_a_body() -> None:
 
     concrete = tf.function(function, input_signature=[tf.TensorSpec([2], name="x")]).get_concrete_function()
     data = lite.TFLiteConverter.from_concrete_functions([concrete], tf.Module()).convert()
-    np.testing.assert_array_equal(run(data, np.float32([1, 2])), [8, 16])
+    np.testing.assert_array_equal(run(data, np.array([1, 2], np.float32)), [8, 16])
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -70,7 +70,7 @@ def test_infinities_within_a_body() -> None:
 def test_a_subclassed_model_is_traced_as_it_was_called(version: int, call: str) -> None:
     keras = pytest.importorskip("tf_keras" if version == 2 else "keras")
 
-    class Model(keras.Model):
+    class Model(keras.Model):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             super().__init__()
             self.dense = keras.layers.Dense(2)

@@ -27,6 +27,16 @@ def is_traceable(source: object) -> bool:
     return hasattr(source, "get_concrete_function")
 
 
+def reaches_variables(owner: Any, function: Any) -> bool:
+    """Whether an object reaches all variables that a concrete function reads, so that a SavedModel of it can."""
+    import tensorflow as tf
+
+    if not function.variables:
+        return True
+    held = {id(item) for item in tf.train.TrackableView(owner).descendants()}
+    return all(id(variable) in held for variable in function.variables)
+
+
 def has_functions(source: object) -> bool:
     """Whether the object is a tf.Module with tf.functions, or a loaded SavedModel."""
     return bool(_stored_signatures(source) or _held(source))
