@@ -70,7 +70,7 @@ def test_infinities_within_a_body() -> None:
 def test_a_subclassed_model_is_traced_as_it_was_called(version: int, call: str) -> None:
     keras = pytest.importorskip("tf_keras" if version == 2 else "keras")
 
-    class Model(keras.Model):  # type: ignore[name-defined, misc]
+    class Model(keras.Model):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.dense = keras.layers.Dense(2)
