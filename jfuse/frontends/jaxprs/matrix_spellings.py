@@ -83,6 +83,11 @@ def _qr(a: Any, *, full_matrices: bool, pivoting: bool = False, **_: Any) -> Any
     """Householder's factors.   a: f[..., m, n] -> f[..., m, k], f[..., k, n], k = m or the smaller of both"""
     if pivoting:
         raise LowerError("a QR decomposition with pivots", remedy="without pivoting=True")
+    return qr_of(a, full_matrices=full_matrices)
+
+
+def qr_of(a: Any, *, full_matrices: bool) -> Any:
+    """As `_qr`, of traced arrays."""
     m, n = a.shape[-2:]
     size = m if full_matrices else min(m, n)
     q, r = _mapped(_qr_of_one, a.ndim - 2)(a)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax.extend import core as jax_core
 
 from jfuse.base.errors import JfuseError
 from jfuse.frontends.jaxprs.parts import bodies, is_key
@@ -58,7 +59,13 @@ def spelled(eqn: Any, rules: Mapping[str, JaxRule]) -> Any | None:
     if rule is not None and (rule is not DEFAULT.lowers_jax.get(name) or spelling is None):
         return None
     if spelling is not None and (spelling.when is None or spelling.when(eqn)):
-        return _traced(lambda *operands: spelling.function(*operands, **eqn.params), eqn)
+        known = [v.val if isinstance(v, jax_core.Literal) else None for v in eqn.invars]
+        return _traced(
+            lambda *operands: spelling.function(
+                *(o if k is None else k for o, k in zip(operands, known, strict=True)), **eqn.params
+            ),
+            eqn,
+        )
     return None if rule is not None else _by_jax(eqn)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend import core as jax_core
 
 from jfuse.base.errors import ImportFailed, JfuseError, LowerError
-from jfuse.frontends.jaxprs import matrix_spellings, scatter_spellings, window_spellings  # noqa: F401  # register
+from jfuse.frontends.jaxprs import eigen_spellings, matrix_spellings, scatter_spellings, window_spellings  # noqa: F401  # register
 from jfuse.frontends.jaxprs.control import STRUCTURED
 from jfuse.frontends.jaxprs.node_names import CALLS, NodeNames, called
 from jfuse.frontends.jaxprs.parts import Values, as_array, bodies, needed, with_own_sizes, words

@@ -74,17 +74,88 @@ def _reduce_xor(x: Any, *, axes: Sequence[int], **_: Any) -> Any:
 
 @spells("reduce_window")
 def _reduce_window(*operands: Any, jaxpr: Any, consts: Values = (), **how: Any) -> Any:
-    """Arrays and as many first values -> arrays with one result for each window."""
+    """Arrays and as many first values -> arrays with one result for each window.
+
+    Positions outside of the arrays are left out, as XLA leaves them out: first values need not be neutral.
+    """
     count = len(operands) // 2
     arrays, first = operands[:count], operands[count:]
     combine = _combine(jaxpr, consts, arrays[0].ndim)
-    parts = [list(_slices(a, value, **how)) for a, value in zip(arrays, first, strict=True)]
-    pending = [list(part) for part in zip(*parts, strict=True)]
-    while len(pending) > 1:  # neighbours first, in their order
-        pairs = [list(combine(x, y)) for x, y in zip(pending[::2], pending[1::2], strict=False)]
-        pending = [*pairs, *([pending[-1]] if len(pending) % 2 else [])]
-    starts = [jnp.broadcast_to(value, pending[0][0].shape) for value in first]
-    return list(combine(starts, pending[0]))
+
+    def of_those_inside(x: Values, y: Values) -> Values:
+        (x_inside, *xs), (y_inside, *ys) = x, y
+        both = combine(xs, ys)
+        values = (
+            jnp.where(x_inside & y_inside, b, jnp.where(x_inside, a, c)) for b, a, c in zip(both, xs, ys, strict=True)
+        )
+        return [x_inside | y_inside, *values]
+
+    if _reaches_out(**how) and not _is_idempotent(_combine(jaxpr, consts, 0), first):
+        inside, *parts = _windows([jnp.ones(arrays[0].shape, bool), *arrays], [False, *first], of_those_inside, **how)
+        starts = [jnp.broadcast_to(value, inside.shape) for value in first]
+        return [jnp.where(inside, c, s) for c, s in zip(combine(starts, parts), starts, strict=True)]
+    parts = _windows(arrays, first, combine, **how)
+    return list(combine([jnp.broadcast_to(value, parts[0].shape) for value in first], parts))
+
+
+def _reaches_out(*, padding: Sequence[tuple[int, int]], base_dilation: Sequence[int] | None = None, **_: Any) -> bool:
+    return any(width != 0 for pair in padding for width in pair) or any(step != 1 for step in base_dilation or ())
+
+
+def _is_idempotent(combine: Combine, first: Values) -> bool:
+    """Whether first values count once, however often they are combined, as far as they are known."""
+    if any(isinstance(value, jax.core.Tracer) for value in first):
+        return False
+    with jax.ensure_compile_time_eval():
+        return all(map(np.array_equal, combine(first, first), first))
+
+
+def _windows(
+    arrays: Values,
+    outside: Values,
+    combine: Combine,
+    *,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+    **_: Any,
+) -> list[Any]:
+    """The elements of each window combined, in their order: an axis after the other, the last one first.
+
+    Along an axis windows of 1, 2, 4, … elements are combined: a few functions, whatever the size is.
+    """
+    rank = arrays[0].ndim
+    between, spacing = (list(v or [1] * rank) for v in (base_dilation, window_dilation))
+    config = [(low, high, step - 1) for (low, high), step in zip(padding, between, strict=True)]
+    padded = [lax.pad(a, jnp.asarray(o, a.dtype), config) for a, o in zip(arrays, outside, strict=True)]
+    for axis in reversed(range(rank)):
+        padded = _along(padded, axis, window_dimensions[axis], spacing[axis], window_strides[axis], combine)
+    return padded
+
+
+def _along(arrays: Values, axis: int, window: int, spacing: int, stride: int, combine: Combine) -> list[Any]:
+    size = arrays[0].shape[axis]
+    count = size - (window - 1) * spacing
+
+    def part(values: Values, start: int, length: Any, step: int = 1) -> list[Any]:
+        return [lax.slice_in_dim(v, start, start + length, step, axis) for v in values]
+
+    done, width, doubled = 0, 1, list(arrays)  # elements that `total` has, and those that `doubled` has
+    total: list[Any] | None = None
+    while True:
+        if window & width:
+            new = part(doubled, done * spacing, count)
+            total = new if total is None else list(combine(total, new))
+            done += width
+        if 2 * width > window:
+            break
+        length = doubled[0].shape[axis] - width * spacing
+        doubled = list(combine(part(doubled, 0, length), part(doubled, width * spacing, length)))
+        width *= 2
+    assert total is not None
+    return total if stride == 1 else part(total, 0, count, stride)
 
 
 def _has_gaps(eqn: Any) -> bool:
@@ -93,11 +164,7 @@ def _has_gaps(eqn: Any) -> bool:
 
 def _with_gaps(name: str, combine: Callable[..., Any], first: Callable[[Any], Any]) -> None:
     def spelling(x: Any, **how: Any) -> Any:
-        outside = np.asarray(first(x.dtype), x.dtype)
-        combined, *others = _slices(x, outside, **how)
-        for other in others:
-            combined = combine(combined, other)
-        return combined
+        return _windows([x], [first(x.dtype)], lambda a, b: [combine(a[0], b[0])], **how)[0]
 
     spells(name, when=_has_gaps)(spelling)
 

@@ -15,6 +15,7 @@ from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.base.errors import ImportFailed, LowerError, TypeMismatch
 from jfuse.frontends.nan_weights import NanWeights
+from jfuse.frontends.tensorflow.in_jax import IN_JAX
 from jfuse.frontends.tensorflow.order import Scope, in_order, in_program_order
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, is_write
 from jfuse.ir.dims import Dim, is_known
@@ -230,7 +231,7 @@ class Walker:
         """The results of the node's rule, or of TensorFlow's op as it is."""
         if node.op == "Identity":  # also passes resources on
             return operands[:1]
-        rule = self.rules.get(node.op)
+        rule = self.rules.get(node.op) or IN_JAX.get(node.op)
         if rule is None:
             return self._opaque(node, operands)
         operands = [self.variables.value(o) if isinstance(o, Resource) else o for o in operands]

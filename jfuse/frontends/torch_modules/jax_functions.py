@@ -131,6 +131,33 @@ def _roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> Any:
     return jnp.where(largest == -jnp.inf, 0.0, largest), None
 
 
+def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, driver: Any = None) -> Any:
+    if not compute_uv:
+        return None, jnp.linalg.svd(a, compute_uv=False), None
+    return jnp.linalg.svd(a, full_matrices)
+
+
+def _eigh(a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+    vectors, values = lax.linalg.eigh(a, lower=uplo == "L", symmetrize_input=False)
+    return values, vectors if compute_v else None
+
+
+def _lu_factor(a: Any, pivot: bool = True, check_errors: bool = False) -> Any:
+    factors, pivots, _ = lax.linalg.lu(a)
+    return factors, pivots + 1, None
+
+
+def _lu(a: Any, pivot: bool = True) -> Any:
+    factors, _, order = lax.linalg.lu(a)
+    size = min(a.shape[-2:])
+    lower = jnp.tril(factors, -1)[..., :size] + np.eye(a.shape[-2], size, dtype=a.dtype)
+    return (
+        (order[..., None, :] == np.arange(a.shape[-2])[:, None]).astype(a.dtype),
+        lower,
+        jnp.triu(factors)[..., :size, :],
+    )
+
+
 def _qr(a: Any, mode: str = "reduced") -> Any:
     factors = jnp.linalg.qr(a, mode=mode)
     return (jnp.zeros(0, a.dtype), factors) if mode == "r" else factors
@@ -182,12 +209,19 @@ def _ratio_of_gammas(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
     return lambda a, x: function(*jnp.broadcast_arrays(a, x))
 
 
+def function_for(name: str) -> Callable[..., Any] | None:
+    """The function of jax arrays for an operator and its overload (aten.min.dim), or for all its overloads."""
+    return FUNCTIONS.get(name) or FUNCTIONS.get(name.rpartition(".")[0])
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten._fft_c2c": _c2c,
     "aten._fft_c2r": _c2r,
     "aten._fft_r2c": _r2c,
     "aten._linalg_det": lambda a: (jnp.linalg.det(a), None, None),
     "aten._linalg_slogdet": lambda a: (*jnp.linalg.slogdet(a), None, None),
+    "aten._linalg_eigh": _eigh,
+    "aten._linalg_svd": _svd,
     "aten._pdist_forward": _pdist,
     "aten.addbmm": _addbmm,
     "aten.angle": jnp.angle,
@@ -207,7 +241,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.lcm": _lcm,
     "aten.inverse": jnp.linalg.inv,
     "aten.linalg_cholesky": _cholesky,
+    "aten.linalg_householder_product": lax.linalg.householder_product,
     "aten.linalg_inv": jnp.linalg.inv,
+    "aten.linalg_lu": _lu,
+    "aten.linalg_lu_factor_ex": _lu_factor,
     "aten.linalg_matrix_exp": jax.scipy.linalg.expm,
     "aten.linalg_qr": _qr,
     "aten.linalg_solve": _solve,

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from jfuse.base.errors import ImportFailed, LowerError
+from jfuse.frontends.jaxprs.in_jax import computed_in_jax
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.torch_modules.control import CONTROL
-from jfuse.frontends.torch_modules.in_jax import computed_in_jax, function_for
+from jfuse.frontends.torch_modules.jax_functions import function_for
 from jfuse.frontends.torch_modules.size_symbols import Symbols
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
 from jfuse.ir.dims import FUNCTIONS, Dim, is_known, quotient, same
@@ -60,6 +61,8 @@ class TorchWalker:
                     values[node] = getattr(spec.arg, "value", None)
                 elif isinstance(tensor := held.get(spec.target), Mapping) or hasattr(tensor, "detach"):
                     values[node] = self._looked_at(spec.target, array_of(tensor))
+                else:
+                    values[node] = None  # a generator: the runtime has its own
         self._refuse_without_rule(program.graph_module, set(inputs))
         return [self._result(r) for r in self._walk(program.graph_module, values)]
 

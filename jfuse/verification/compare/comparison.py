@@ -23,6 +23,7 @@ from jfuse.verification.compare.sample_share import OddCall, SampleShare
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.steep_inputs import is_steep, ties_in_loops
 from jfuse.verification.compare.tolerance import Tolerance
+from jfuse.verification.compare.vectors import with_signs_of
 from jfuse.verification.compare.wrong import Differs, Excused, LargestDifference, WrongOutput, measured
 from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
 from jfuse.verification.inputs.redraw import Redraw
@@ -122,6 +123,7 @@ class Comparison:
         if answers is None:
             self._pass_over(f"inputs of {step.kind}: a kernel refuses them")
             return
+        wanted = with_signs_of(next(iter(answers), {}), wanted, self.signatures[step.key])
         # All sides have run the call: one that is skipped from here on has changed states, which are reset.
         earlier = () if self._keeps else tuple(self._earlier)
         self._earlier.append(step)

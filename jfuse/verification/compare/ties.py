@@ -29,6 +29,7 @@ from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
 from jfuse.verification.compare.step_functions import StepFunction, by_result
 from jfuse.verification.compare.tolerance import of_narrow_source, tolerance_on_the_way
+from jfuse.verification.compare.vectors import source_vectors, with_signs_of
 from jfuse.verification.compare.wrong import WrongOutput
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
@@ -178,7 +179,7 @@ class _TieCheck:
         nodes = values(*(step.inputs[name] for name in function.inputs))
         before = _before_choices(self.signature.graph, nodes) | self._rounded_by(nodes)
         chosen = _chosen(self.signature.graph, nodes) if takes_any else {}
-        results = self._following(step, {}, before, chosen)
+        results = self._following(step, {}, before, chosen, self._vectors(step, {}, nodes))
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
 
     def _source_and_xla(self) -> bool:
@@ -199,7 +200,7 @@ class _TieCheck:
             nodes = {name: equations[-1][1] for name, equations in told.results.items()}
             _, kept = call_from(source, key, inputs, kept)
             before = _before_choices(self.signature.graph, nodes) | self._rounded_by(nodes)
-            results = self._following(step, states, before)
+            results = self._following(step, states, before, vectors=self._vectors(step, states, nodes))
             states |= {name: value for name, value in kept.items() if name in states}
             if not self._agrees(results, {f"{STATE}{name}": value for name, value in kept.items()}):
                 return False
@@ -213,23 +214,45 @@ class _TieCheck:
     def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
         return {state.name: state.initial.array for state in signature.states}
 
+    def _vectors(self, step: CallInputs, states: Arrays, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> InnerValues:
+        """The source's eigenvectors and singular vectors; raises _TieMismatch where the graph has others."""
+        graph = self.signature.graph
+        of_source = source_vectors(graph, nodes)
+        if not of_source:
+            return {}
+        own = Runner(replace(graph, outputs=tuple(of_source)), quick=True)(self._arguments(step, states))
+        alike = {v: s.like(o, self.near) for (v, s), o in zip(of_source.items(), own, strict=True)}
+        if any(a is None for a in alike.values()):
+            raise _TieMismatch
+        return {v: a for v, a in alike.items() if a is not None}
+
+    def _arguments(self, step: CallInputs, states: Arrays) -> list[np.ndarray]:
+        kept = (np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states)
+        return [*(step.inputs[name] for name in self.signature.input_names), *kept]
+
     def _following(
         self,
         step: CallInputs,
         states: Arrays,
         before: InnerValues,
         chosen: Mapping[Eqn, Sequence[np.ndarray]] | None = None,
+        vectors: InnerValues | None = None,
     ) -> dict[str, np.ndarray]:
         """The outputs and states after a call of the graph, with values given for some variables.
 
-        chosen: results of equations that take the greatest elements; of equal ones they may take any.
+        chosen: results of equations that take the greatest elements; of equal ones they may take any. vectors: of
+        eigenvalues, which `_vectors` has compared.
         Raises _TieMismatch where it does not itself give nearly those values.
         """
-        graph, chosen = self.signature.graph, chosen or {}
+        graph, chosen, vectors = self.signature.graph, chosen or {}, vectors or {}
         # Cut the graph at the given variables: they become inputs, and their own values, computed from what is before
         # the cut, become outputs, to check that the graph itself gives nearly the given ones.
         places = {e.outputs[1]: (e.inputs[0], found[1]) for e, found in chosen.items()}
-        given = {**before, **{v: a for e, found in chosen.items() for v, a in zip(e.outputs, found, strict=True)}}
+        given = {
+            **before,
+            **vectors,
+            **{v: a for e, found in chosen.items() for v, a in zip(e.outputs, found, strict=True)},
+        }
         again = {v: Var(v.type) for v in given}
         rest = substitute_graph(replace(graph, outputs=()), again)
         outputs = tuple(again.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
@@ -237,12 +260,10 @@ class _TieCheck:
         steps = [s for v, s in self._steps.items() if v in given]
         operands = tuple(again.get(s.operand, s.operand) for s in steps)
         rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given, *elements, *operands))
-        kept = [np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states]
-        inputs = (step.inputs[name] for name in self.signature.input_names)
-        results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
+        results = Runner(rest, quick=True)([*self._arguments(step, states), *given.values()])
         computed, values = results[: len(outputs)], results[len(outputs) : len(outputs) + len(given)]
         # Indices, runtime values and rounded results may differ freely; they have tests of their own below.
-        untold = {*places, *_of_runtime(graph), *(s.result for s in steps)}
+        untold = {*places, *vectors, *_of_runtime(graph), *(s.result for s in steps)}
         rounded = (
             self._may_give(s, x, given[s.result])
             for s, x in zip(steps, results[len(results) - len(steps) :], strict=True)
@@ -271,6 +292,7 @@ class _TieCheck:
 
     def _agrees(self, found: Arrays, wanted: Arrays) -> bool:
         scales = {w.output: w.scale for w in self.wrong}
+        found = with_signs_of(wanted, found, self.signature)
         both = ((n, found[n], np.reshape(wanted[n], found[n].shape)) for n in wanted if n in found)
         return all(relative_error(f, w, scales.get(n)) <= self.tolerance for n, f, w in both)
 

@@ -259,6 +259,16 @@ INDEXING: tuple[Row, ...] = (
 )
 
 
+def rejoined(values: Any, vectors: Any) -> Any:
+    """Eigenvalues, and the sine of the matrix."""
+    return values, (vectors * jnp.sin(values)[..., None, :]) @ vectors.mT
+
+
+def of_parts(left: Any, values: Any, right: Any) -> Any:
+    """Singular values, and a matrix with the sines of these."""
+    return values, (left * jnp.sin(values)[..., None, :]) @ right
+
+
 def positive(x: Any) -> Any:
     """Numbers that shape parameters may be."""
     return jnp.abs(x) + 0.5
@@ -282,6 +292,14 @@ OF_OTHERS: tuple[Row, ...] = (
     ("ragged products", lambda x: lax.ragged_dot(x, jnp.stack([W, -W]), jnp.array([1, 2])), (f32(3, 6),)),
     ("factors", lambda x: lax.linalg.lu(x[:, :, :3]) + lax.linalg.lu(x[:, :2]), (X,)),
     ("orthogonal factors", lambda x: (*jnp.linalg.qr(x), *jnp.linalg.qr(x[:, :, :3], "complete")), (X,)),
+    ("eigenvalues", lambda x: rejoined(*jnp.linalg.eigh(x[:, :, :4] + x[:, :, :4].mT)), (X,)),
+    ("singular values", lambda x: of_parts(*jnp.linalg.svd(x[:, :2, :3], full_matrices=False)), (X,)),
+    (
+        "windows from 3 on",
+        lambda x: lax.reduce_window(x, 3.0, lax.add, (1, 2, 3), (1, 1, 2), "SAME", window_dilation=(1, 2, 1)),
+        (X,),
+    ),
+    ("wide windows", lambda x: lax.reduce_window(x, 1.0, lax.mul, (1, 9, 11), (1, 1, 1), "SAME"), (f32(2, 10, 12),)),
     ("solved", lambda x: jnp.linalg.solve(definite(x), x) + jnp.linalg.inv(definite(x)) @ x, (X,)),
     ("determinants", lambda x: (jnp.linalg.det(definite(x)), *jnp.linalg.slogdet(definite(-x))), (X,)),
     ("exponential of matrices", lambda x: jax.scipy.linalg.expm(0.1 * x[0, :3, :3]), (X,)),

@@ -48,6 +48,12 @@ def there_and_back(x: Any) -> Any:
     return torch.istft(torch.stft(x, 16, 4, window=window, return_complex=True), 16, 4, window=window)
 
 
+def of_svd(x: Any) -> Any:
+    """The sine of the singular values between their vectors."""
+    left, values, right = torch.linalg.svd(x[:, :2, :3], full_matrices=False)
+    return (left * values.sin()[:, None]) @ right
+
+
 IN_JAX: tuple[Row, ...] = (
     ("gamma's parts", lambda x: torch.igamma(positive(x), x.abs()) + torch.igammac(positive(x), x.abs()), (X,)),
     ("special", lambda x: torch.special.i1(x) + torch.i0(x) + torch.special.i0e(x) + torch.special.i1e(x), (X,)),
@@ -83,6 +89,16 @@ IN_JAX: tuple[Row, ...] = (
         (f32(2, 4, 6),),
     ),
     ("factors", lambda x: (*torch.linalg.qr(x), torch.linalg.cholesky(regular(x) @ regular(x).mT)), (f32(2, 4, 6),)),
+    (
+        "eigenvalues",
+        lambda x: (torch.linalg.eigvalsh(regular(x) + regular(x).mT), torch.linalg.svdvals(x), of_svd(x)),
+        (f32(2, 4, 6),),
+    ),
+    (
+        "lower and upper",
+        lambda x: (*torch.linalg.lu(x), torch.linalg.householder_product(x[..., :3], x[:, 0, :3])),
+        (f32(2, 4, 6),),
+    ),
     ("solved", lambda x: torch.linalg.solve(regular(x), x) + torch.linalg.inv(regular(x)) @ x, (f32(2, 4, 6),)),
     ("determinants", lambda x: (torch.linalg.det(regular(x)), *torch.linalg.slogdet(regular(-x))), (f32(2, 4, 6),)),
     ("triangular", lambda x: torch.linalg.solve_triangular(regular(x).tril(), x, upper=False), (f32(2, 4, 6),)),

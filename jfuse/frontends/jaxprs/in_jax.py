@@ -1,16 +1,18 @@
-"""Operators of PyTorch without a rule that a function of jax computes: its jaxpr is read in their place."""
+"""Operators of other libraries that a function of jax computes: its jaxpr is read in their place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import jax
 import numpy as np
 
+from jfuse.frontends.jaxprs.node_names import NodeNames
 from jfuse.frontends.jaxprs.walker import JaxWalker
-from jfuse.frontends.torch_modules.jax_functions import FUNCTIONS
 from jfuse.ir.graph import Var
+from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.lowering.defaults import default_rules
@@ -21,13 +23,8 @@ _NARROW = {DType.i64: DType.i32, DType.f64: DType.f32}
 """Types that jax uses instead of 64-bit ones."""
 
 
-def function_for(name: str) -> Function | None:
-    """The function of jax arrays for an operator and its overload (aten.min.dim), or for all its overloads."""
-    return FUNCTIONS.get(name) or FUNCTIONS.get(name.rpartition(".")[0])
-
-
 def computed_in_jax(
-    function: Function, args: Sequence[Any], named: Mapping[str, Any], types: Sequence[DType | None]
+    function: Function, args: Sequence[Any], named: Mapping[str, Any], types: Sequence[DType | None] = ()
 ) -> list[Any]:
     """The results of a function for values, each in the stated type, None where there is none.
 
@@ -47,9 +44,10 @@ def computed_in_jax(
 
     specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in map(type_of, values)]
     traced = jax.jit(call, keep_unused=True).trace(*specs)
-    results = iter(JaxWalker(default_rules().lowers_jax).results(traced.jaxpr, values))
+    names = NodeNames(f"{active_trace().source.node}/")
+    results = iter(JaxWalker(default_rules().lowers_jax, names=names).results(traced.jaxpr, values))
     stated = [next(results) if there else None for there in (o is not None for o in traced.out_info)]
-    return [_as(v, wanted) for v, wanted in zip(stated, types, strict=False)]
+    return [_as(v, wanted) for v, wanted in zip_longest(stated, types[: len(stated)])]
 
 
 def _is_nested(value: Any) -> bool:
