@@ -330,7 +330,8 @@ def _are_equal(one: Form, other: Form) -> bool:
     ):
         return False
     try:
-        return equal(*moves.aligned(one, other))
+        first, second = moves.aligned(one, other)
+        return equal(first, second)
     except Stopped:
         return False
 
