@@ -12,7 +12,6 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.sparse import SparseConst
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers, users
-from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
@@ -158,8 +157,7 @@ def own_form(eqn: Eqn, recipe: Recipe, target: Target) -> EqnForm:
     if rule.mode == "float16":
         return half_form(eqn, rule)
     if rule.mode != "integer":
-        goes_on = rule.mode == "dynamic" and eqn.op is ops.bidirectional_sequence_rnn and eqn.params["time_major"]
-        form = EqnForm("float", rule, _GOES_ON) if goes_on else weight_form(eqn, rule)
+        form = EqnForm("float", rule, _WRONG) if _is_wrong(eqn, rule) else weight_form(eqn, rule)
     else:
         reason = why_not_integer(eqn, rule, target)
         fewer = replace(rule, activation_bits=8)
@@ -170,7 +168,13 @@ def own_form(eqn: Eqn, recipe: Recipe, target: Target) -> EqnForm:
     return EqnForm("float", rule, _VANISH) if form.kind != "float" and _weights_vanish(eqn, rule) else form
 
 
-_GOES_ON = "LiteRT's kernel for weights in few bits starts from the states that it ends with, where steps come first"
+def _is_wrong(eqn: Eqn, rule: QuantizeRule) -> bool:
+    """Whether the kernel that reads weights in few bits beside floats is wrong with an option that is set."""
+    option = facts(eqn).wrong_with
+    return rule.mode == "dynamic" and option is not None and bool(eqn.params[option])
+
+
+_WRONG = "its kernel for weights in few bits starts from the states that it ends with, where steps come first"
 _VANISH = "its weights reach so far that most of them would be 0 in 8 bits, as those of a fused mask do"
 
 

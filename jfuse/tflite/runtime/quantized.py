@@ -191,14 +191,16 @@ class Quantized:
     """The ways in which a runtime's kernel takes quantized tensors.
 
     weights: operands that may be kept in few bits. together: they are quantized all or none. asymmetric: whether the
-    kernel with integer weights is right where it takes a zero point for its float operands. integers: the kernel that
-    computes in integers, None without one. recurrence: the relations between the integers of a recurrent operator.
+    kernel with integer weights is right where it takes a zero point for its float operands. wrong_with: the option with
+    which that kernel is wrong beside floats. integers: the kernel that computes in integers, None without one.
+    recurrence: the relations between the integers of a recurrent operator.
     """
 
     integers: Integers | None = None
     weights: tuple[WeightOperand, ...] = ()
     together: bool = False
     asymmetric: bool = True
+    wrong_with: str | None = None
     recurrence: IntegerLstm | IntegerSvdf | None = None
 
     def weights_at(self, operand: int) -> WeightOperand | None:
