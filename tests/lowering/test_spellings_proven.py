@@ -118,6 +118,7 @@ SPELLED: dict[str, tuple[Function, Function]] = {
     "Xdivy": (lambda x: tf.Xdivy(x, f(4)), lambda x: tf.Mul(x, f(0.25))),
     "OnesLike": (tf.OnesLike, lambda x: tf.AddV2(tf.ZerosLike(x), f(1))),
 }
+_MATRIX = np.arange(8, dtype=np.float32).reshape(4, 2)
 BY_JAX: dict[str, tuple[Function, Function]] = {
     "Sigmoid": (tf.Sigmoid, jax.nn.sigmoid),
     "Tanh": (tf.Tanh, jnp.tanh),
@@ -177,7 +178,7 @@ BY_JAX: dict[str, tuple[Function, Function]] = {
         lambda x: tf.Einsum(x, f(np.arange(8).reshape(4, 2)), equation="bi,io->bo"),
         lambda x: jnp.einsum("bi,io->bo", x, _MATRIX),
     ),
-    "BiasAdd": (lambda x: tf.BiasAdd(x, f([1, 2, 3, 4])), lambda x: x + np.float32([1, 2, 3, 4])),
+    "BiasAdd": (lambda x: tf.BiasAdd(x, f([1, 2, 3, 4])), lambda x: x + np.array([1, 2, 3, 4], np.float32)),
     "ExpandDims": (lambda x: tf.ExpandDims(x, i(1)), lambda x: x[:, None]),
     "Transpose": (lambda x: tf.Transpose(x, i(1, 0)), jnp.transpose),
     "Reshape": (lambda x: tf.Reshape(x, i(-1, 2, 2)), lambda x: jnp.reshape(x, (-1, 2, 2))),
@@ -190,13 +191,12 @@ BY_JAX: dict[str, tuple[Function, Function]] = {
     "Slice": (lambda x: tf.Slice(x, i(0, 1), i(-1, 2)), lambda x: x[:, 1:3]),
     "GatherV2": (
         lambda x: tf.GatherV2(x, i(3, 0), as_atom(np.int32(1))),
-        lambda x: jnp.take(x, np.int32([3, 0]), axis=1),
+        lambda x: jnp.take(x, np.array([3, 0], np.int32), axis=1),
     ),
     "OnesLike": (tf.OnesLike, jnp.ones_like),
     "Cast": (lambda x: tf.Cast(tf.Greater(x, f(0)), DstT=DType.f32), lambda x: (x > 0).astype(np.float32)),
 }
 """TensorFlow's ops by their rules, and jax's functions, which the frontend reads as other ops."""
-_MATRIX = np.arange(8, dtype=np.float32).reshape(4, 2)
 UNPROVEN_BY_JAX: dict[str, str] = {
     **dict.fromkeys(
         ("Elu", "Selu"), "jax's expm1 becomes tanh(x / 2) * (exp(x) + 1), an identity that the prover lacks"
@@ -238,7 +238,7 @@ def test_ops_of_tensorflow_are_proven_by_other_ops() -> None:
 
 
 def test_ops_of_tensorflow_are_proven_by_functions_of_jax() -> None:
-    stopped = {}
+    stopped: dict[str, Any] = {}
     for name, (rule, function) in BY_JAX.items():
         found = verdict_of(trace_graph(rule, [ROWS]), from_jax(function))
         stopped |= {} if found.is_proven else {name: found.stopped}

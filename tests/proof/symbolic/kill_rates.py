@@ -72,7 +72,7 @@ def compared_by(part: str) -> Iterator[None]:
     if part != "prover":
         changes.append(mock.patch.object(prove, "prove_symbolically", return_value=NOT_TRIED))
     if part == "before":
-        shapes = prove.open_shapes
+        shapes = vars(prove)["open_shapes"]
         changes += [
             mock.patch.object(prove, "refuse_new_cases"),
             mock.patch.object(prove, "_beyond_limits", lambda pair, sampler, cases, seed, proof: proof),

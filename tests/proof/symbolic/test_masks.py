@@ -250,7 +250,9 @@ def test_a_state_of_many_units_that_starts_from_zeros_is_proven() -> None:
     units = 64
     source = keras.Input((None, units))
     states = keras.layers.LSTM(units, return_state=True)(keras.layers.Masking()(source))
-    (fusion,) = jfuse.convert(keras.Model(source, states), padding="right", verify=False).report.fused
+    (fusion,) = jfuse.convert(
+        keras.Model(source, states), forms=jfuse.Forms(padding="right"), verify=False
+    ).report.fused
     assert fusion.proof == "proven", fusion.stopped
 
 
