@@ -29,7 +29,7 @@ from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
 from jfuse.verification.compare.step_functions import StepFunction, by_result
 from jfuse.verification.compare.tolerance import of_narrow_source, tolerance_on_the_way
-from jfuse.verification.compare.vectors import source_vectors, with_signs_of
+from jfuse.verification.compare.vectors import same_signs, source_vectors, with_signs_of
 from jfuse.verification.compare.wrong import WrongOutput
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
@@ -222,9 +222,10 @@ class _TieCheck:
             return {}
         own = Runner(replace(graph, outputs=tuple(of_source)), quick=True)(self._arguments(step, states))
         alike = {v: s.like(o, self.near) for (v, s), o in zip(of_source.items(), own, strict=True)}
-        if any(a is None for a in alike.values()):
+        found = {v: a for v, a in alike.items() if a is not None}
+        if len(found) < len(of_source) or not same_signs(of_source, dict(zip(of_source, own, strict=True)), found):
             raise _TieMismatch
-        return {v: a for v, a in alike.items() if a is not None}
+        return found
 
     def _arguments(self, step: CallInputs, states: Arrays) -> list[np.ndarray]:
         kept = (np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states)

@@ -1,9 +1,13 @@
-"""Eigenvectors and singular vectors: right with either sign, and in any basis where their values are equal."""
+"""Eigenvectors and singular vectors: right with either sign, and in any basis where their values are equal.
+
+The signs of left and right singular vectors go together: U S V' is the matrix.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +32,15 @@ class SourceVectors:
         """The candidate with the columns of `own` up to signs, and to a rounding of the matrix; None if none has."""
         return next((c for c in self.candidates if self._are_alike(own, c, tolerance)), None)
 
+    def same_signs(self, own: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> bool:
+        """Whether left and right vectors have the same signs in `own` as in `others`, for values that are not 0."""
+        turned = [np.sum(a * b, -2) < 0 for a, b in zip(own, others, strict=True)]
+        values = np.abs(self.values)
+        counts = values > 1e-3 * values.max(-1, keepdims=True, initial=0)
+        return all(
+            bool((t[..., : values.shape[-1]] == turned[0][..., : values.shape[-1]])[counts].all()) for t in turned
+        )
+
     def _are_alike(self, own: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
         signs = np.where(np.sum(own * other, -2, keepdims=True) < 0, -1, 1)
         errors = np.abs(own * signs - other).max(-2)
@@ -42,9 +55,10 @@ class SourceVectors:
 
 
 def with_signs_of(others: Arrays, outputs: Arrays, signature: Signature) -> dict[str, np.ndarray]:
-    """Outputs of a call, those that are vectors with the signs that others have."""
+    """Outputs of a call, those that are vectors with the signs that others have; those of one matrix all turn alike."""
     by = producers(signature.graph)
     signed = dict(outputs)
+    turned: dict[Any, np.ndarray] = {}
     for name, var in zip(signature.output_names, signature.graph.outputs, strict=False):
         eqn, along = by.get(var) if isinstance(var, Var) else None, -2
         if eqn is not None and eqn.op is ops.transpose and isinstance(eqn.inputs[0], Var):
@@ -53,9 +67,21 @@ def with_signs_of(others: Arrays, outputs: Arrays, signature: Signature) -> dict
             eqn, along = by.get(eqn.inputs[0]) if is_transposed else None, -1
         is_vector = eqn is not None and _is_marked(eqn) and name in others and name in outputs
         if is_vector and others[name].shape == outputs[name].shape:
-            is_turned = np.sum(others[name] * outputs[name], along, keepdims=True) < 0
-            signed[name] = np.where(is_turned, -outputs[name], outputs[name])
+            is_turned = np.sum(others[name] * outputs[name], along) < 0
+            first = turned.setdefault(_signs(eqn, by), is_turned)
+            count = min(first.shape[-1], is_turned.shape[-1])
+            is_turned = np.concatenate([first[..., :count], is_turned[..., count:]], -1)
+            signed[name] = np.where(np.expand_dims(is_turned, along), -outputs[name], outputs[name])
     return signed
+
+
+def _signs(eqn: Eqn | None, by: Mapping[Var, Eqn]) -> Any:
+    """The signs by which an equation multiplies vectors; left and right ones have the same."""
+    assert eqn is not None, "vectors are computed"
+    signs = eqn.inputs[1]
+    while isinstance(signs, Var) and signs in by and by[signs].op in (ops.reshape, ops.expand_dims):
+        signs = by[signs].inputs[0]
+    return signs
 
 
 def _is_marked(eqn: Eqn) -> bool:
@@ -77,6 +103,18 @@ def source_vectors(graph: Graph, nodes: Nodes) -> dict[Var, SourceVectors]:
         if candidates and len(values) == 1:
             vectors[var] = SourceVectors(candidates, values[0])
     return vectors
+
+
+def same_signs(
+    of_source: Mapping[Var, SourceVectors], own: Mapping[Var, np.ndarray], others: Mapping[Var, np.ndarray]
+) -> bool:
+    """Whether vectors of the same values turn alike between two sides."""
+    groups: dict[int, list[Var]] = {}
+    for var, vectors in of_source.items():
+        groups.setdefault(id(vectors.values), []).append(var)
+    return all(
+        of_source[group[0]].same_signs([own[v] for v in group], [others[v] for v in group]) for group in groups.values()
+    )
 
 
 def _fits(array: np.ndarray, var: Var) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.verification.compare.vectors import SourceVectors
+from jfuse.verification.compare.vectors import SourceVectors, with_signs_of
 
 RNG = np.random.default_rng(0)
 BASIS = np.linalg.qr(RNG.normal(size=(2, 4, 4)))[0].astype(np.float32)
@@ -30,6 +30,31 @@ def test_other_signs_are_alike() -> None:
 def test_other_vectors_are_not() -> None:
     assert like(BASIS[..., ::-1], BASIS) is None
     assert like(BASIS + np.float32(1e-3), BASIS) is None
+
+
+def test_left_and_right_vectors_turn_together() -> None:
+    vectors = SourceVectors([BASIS], VALUES)
+    assert vectors.same_signs([BASIS * SIGNS, BASIS[..., ::-1, :] * SIGNS], [BASIS, BASIS[..., ::-1, :]])
+    assert not vectors.same_signs([BASIS * SIGNS, BASIS], [BASIS, BASIS])
+    of_rank_one = SourceVectors([BASIS], np.array([[4.0, 0, 0, 0]] * 2, np.float32))
+    assert of_rank_one.same_signs([BASIS * SIGNS, BASIS], [BASIS, BASIS])
+
+
+def svd_of(signature: Any, matrices: np.ndarray) -> dict[str, np.ndarray]:
+    u, s, v = np.linalg.svd(matrices, full_matrices=False)
+    return dict(zip(signature.output_names, (u, s, v), strict=True))
+
+
+def test_one_side_turned_alone_is_wrong() -> None:
+    spec = jax.ShapeDtypeStruct((2, 3), jnp.float32)
+    program = jfuse.lower(jfuse.load(lambda x: jnp.linalg.svd(x, full_matrices=False), [spec])).program
+    signature = program.signatures[0]
+    outputs = svd_of(signature, RNG.normal(size=(2, 3)).astype(np.float32))
+    u, _, v = signature.output_names
+    both = outputs | {u: outputs[u] * SIGNS[:2], v: outputs[v] * SIGNS[:2, None]}
+    np.testing.assert_array_equal(with_signs_of(outputs, both, signature)[v], outputs[v])
+    alone = with_signs_of(outputs, outputs | {v: both[v]}, signature)
+    assert not np.allclose(alone[v], outputs[v])
 
 
 @pytest.mark.parametrize("sample", [0, 1])
