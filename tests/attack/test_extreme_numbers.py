@@ -115,7 +115,7 @@ def _quantize(option: Callable[[Any], Any]) -> Callable[[Files, Any], Any]:
 
 def _interpreter(act: Callable[[jfuse.Interpreter, Any], Any]) -> Row:
     def call(files: Files, number: Any) -> Any:
-        interpreter = jfuse.Interpreter(str(files.fixed))
+        interpreter = jfuse.Interpreter(str(files.fixed), engine="xla")
         interpreter.allocate_tensors()
         return act(interpreter, number)
 
@@ -182,14 +182,14 @@ ROWS: dict[str, Row] = {
     "save": Row(lambda f, n: f.model.save(n), frozenset(), "path", quick=True),
     "check target": Row(lambda f, n: jfuse.check(f.fixed, n), frozenset({"None"}), "target", quick=True),
     "Interpreter threads": Row(
-        lambda f, n: jfuse.Interpreter(str(f.fixed), num_threads=n), frozenset(NUMBERS), quick=True
+        lambda f, n: jfuse.Interpreter(str(f.fixed), num_threads=n, engine="xla"), frozenset(NUMBERS), quick=True
     ),
     "Interpreter content": Row(
         lambda f, n: jfuse.Interpreter(model_content=n), frozenset(), quick=True, errors=OFFICIAL
     ),
     "Interpreter size": Row(
-        lambda f, n: jfuse.Interpreter(str(f.fixed)).resize_tensor_input(0, [n, 3]), COUNTS - {"2**31"}, quick=True,
-        errors=OFFICIAL,
+        lambda f, n: jfuse.Interpreter(str(f.fixed), engine="xla").resize_tensor_input(0, [n, 3]),
+        COUNTS - {"2**31"}, quick=True, errors=OFFICIAL,
     ),
     "Interpreter input": _interpreter(lambda i, n: i.set_tensor(n, X)),
     "Interpreter output": _interpreter(lambda i, n: i.get_tensor(n)),
