@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
-from jfuse.kernels import ops
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.tflite.names import Names
 from jfuse.tflite.write.subgraph import TensorNames
@@ -39,7 +38,7 @@ def official_names(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) 
     names = {atom: ends.get(atom) or unique.unique(name) for atom, name in bases}
     first = [*graph.inputs[: len(inputs)], *reversed(constants)]
     if any(isinstance(a, Var) and a.type.dtype is DType.i16 for a in beside):
-        entering = [e.outputs[0] for e in graph.eqns if e.op is ops.quantize and e.inputs[0] in ends]
+        entering = [e.outputs[0] for e in graph.eqns if e.op.scales == "into" and e.inputs[0] in ends]
         last = {*graph.outputs}
         inner = [out for e in graph.eqns if not state_operands(e) for out in e.outputs if out not in last]
         first = [*entering, *reversed(constants), *(out for out in inner if out not in entering)]
@@ -75,7 +74,7 @@ def _reads(graph: Graph, first: int) -> dict[Atom, str]:
 
 def _expands(eqn: Eqn) -> bool:
     """Whether an equation makes floats of weights that are stored in fewer bits."""
-    return eqn.op is ops.dequantize and isinstance(eqn.inputs[0], Const)
+    return eqn.op.scales == "out_of" and isinstance(eqn.inputs[0], Const)
 
 
 def _beside(graph: Graph, ends: Mapping[Atom, str]) -> dict[Atom, str]:
@@ -83,10 +82,10 @@ def _beside(graph: Graph, ends: Mapping[Atom, str]) -> dict[Atom, str]:
     names: dict[Atom, str] = {}
     for eqn in graph.eqns:
         given = eqn.inputs[0] if eqn.inputs else None
-        if eqn.op is ops.quantize and given is not None and given in ends:
+        if eqn.op.scales == "into" and given is not None and given in ends:
             integers = eqn.outputs[0]
             names[integers] = f"{ends[given]}_int16" if integers.type.dtype is DType.i16 else "tfl.quantize"
-        elif eqn.op is ops.dequantize and (floats := eqn.outputs[0]) in ends and isinstance(eqn.inputs[0], Var):
+        elif eqn.op.scales == "out_of" and (floats := eqn.outputs[0]) in ends and isinstance(eqn.inputs[0], Var):
             integers = eqn.inputs[0]
             names.setdefault(integers, ends[floats] + "_int16" * (integers.type.dtype is DType.i16))
     return {atom: name for atom, name in names.items() if atom not in ends}
@@ -108,7 +107,7 @@ def _operand_names(eqn: Eqn) -> Iterator[tuple[Atom, str]]:
 
 
 def _result_name(eqn: Eqn) -> str:
-    if eqn.op in (ops.quantize, ops.dequantize):
+    if eqn.op.scales is not None:
         return f"tfl.{eqn.op.name}"
     product, behind = _nodes(eqn)
     return ";".join((product, *reversed(behind)))

@@ -130,8 +130,9 @@ class Forms:
         choices=(None, *get_args(Requirement)),
     )
     precision: Precision = option(
-        "Type of f16 and bf16 values: float32, or source (unchanged).",
-        '"float32" computes it in f32, as models under mixed precision do. Inputs and outputs keep their types.',
+        "Type of f16, bf16 and f64 values: float32, or source (unchanged).",
+        '"float32" computes them in f32, as models under mixed precision do; f64 only if LiteRT lacks a kernel of it. '
+        "Inputs and outputs keep their types.",
         default="float32",
         choices=get_args(Precision),
     )

@@ -30,7 +30,7 @@ from jfuse.passes.gates.loaded_on_target import loaded_on_target
 from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.dense_weights import dense_weights
-from jfuse.passes.legalize.float_precision import compute_in_f32
+from jfuse.passes.legalize.float_precision import compute_in_f32, doubles_in_f32
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target
@@ -166,6 +166,11 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(
         alone(legalize_broadcast),
         why="once the operators are known; before legalize_dtypes, which gives types to what it adds",
+    ),
+    Stage(
+        doubles_in_f32,
+        on="program",
+        why="after simplify, which folds constants in f64; before legalize_dtypes, which moves f64 as integers",
     ),
     Stage(legalize_dtypes, why="before custom_operators, whose types are the user's"),
     Stage(computed_starts, why="before legalize_target, which respells the operators that make its zeros"),

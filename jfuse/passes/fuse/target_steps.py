@@ -8,7 +8,6 @@ from typing import Any
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import recording
 from jfuse.ir.walk import all_eqns, with_bodies
-from jfuse.kernels import ops
 from jfuse.lowering.spellings import respelled, spellings_of
 from jfuse.lowering.spellings.recurrences import in_plain_steps
 from jfuse.opaque_ops.state_operands import keeps_state
@@ -78,4 +77,4 @@ def _has_cells(eqn: Eqn, ctx: Context) -> bool:
 
 def _is_coupled(eqn: Eqn) -> bool:
     """Whether an LSTM has no weights for its input gate, which is 1 minus the forget gate."""
-    return eqn.op in (ops.unidirectional_sequence_lstm, ops.lstm) and eqn.inputs[1] is None
+    return eqn.op.operand_at(1).name == "input_to_input_weights" and eqn.inputs[1] is None

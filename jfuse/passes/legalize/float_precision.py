@@ -1,4 +1,4 @@
-"""16-bit floats computed in f32: mixed precision is for training, and no kernel of a file is faster for it."""
+"""Floats of other sizes computed in f32: of 16 bits, whose kernels are not faster, and of 64, which have none."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from jfuse.ir.walk import all_eqns, retype, substitute
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite
 from jfuse.passes.context import Context
+from jfuse.tflite.runtime.dtypes import unsupported
+from jfuse.tflite.runtime.type_encodings import wider
 
 KeepsType: TypeAlias = Callable[[str, DType, bool], bool]
-"""Told the name and type of an input (True) or output (False) of 16-bit floats, whether it keeps its type."""
+"""Told the name and type of an input (True) or output (False) of other floats, whether it keeps its type."""
 NARROW = frozenset({DType.f16, DType.bf16})
+_DOUBLE = frozenset({DType.f64})
 _WELL_KNOWN = (math.sqrt(1 / 2), math.sqrt(2 / math.pi), 0.044715, 1 / 6, 1 / 3)
 """Numbers of spelled activations, which are known by their values. A decimal of few digits needs no row."""
 
@@ -29,49 +32,73 @@ _WELL_KNOWN = (math.sqrt(1 / 2), math.sqrt(2 / math.pi), 0.044715, 1 / 6, 1 / 3)
 def compute_in_f32(program: Program, ctx: Context) -> Program:
     """Let a program compute in f32 where it has 16-bit floats, its states too, unless the source's precision is kept.
 
-    Inputs and outputs keep their types, with a CAST, where the target has one and the recipe wants no integers there.
+    So where it multiplies matrices or images of f64, for which LiteRT has no kernel. Inputs and outputs keep their
+    types, with a CAST, where the target has one and the recipe wants no integers there.
     """
-    types = sorted({a.type.dtype.value for g in program.graphs() for a in _atoms(g) if a.type.dtype in NARROW})
+    products = (e for g in program.graphs() for e in all_eqns(g) if e.op.product in ("matrices", "windows"))
+    of = NARROW | _DOUBLE if any(_has(_DOUBLE, _atoms_of(e)) for e in products) else NARROW
+    types = sorted({a.type.dtype.value for g in program.graphs() for a in _atoms(g) if a.type.dtype in of})
     if ctx.forms.precision == "source" or not types:
         return program
     kept = 'jfuse.Forms(precision="source") keeps its types'
     _tell(ctx, f"what the source computes in {', '.join(types)} is computed in f32; {kept}")
-    return in_f32(program, partial(_keeps_type, ctx), frozenset(ctx.pipeline.custom_ops))
+    return in_f32(program, partial(_keeps_type, ctx), frozenset(ctx.pipeline.custom_ops), of)
 
 
-def in_f32(program: Program, keeps_type: KeepsType, custom: frozenset[str] = frozenset()) -> Program:
-    """The program with f32 for 16-bit floats, but for what reads bits and kernels that are not jfuse's.
+def doubles_in_f32(program: Program, ctx: Context) -> Program:
+    """Let a program compute in f32 if LiteRT has no kernel for one of its operators of f64, in no other type either."""
+    double = (e for g in program.graphs() for e in all_eqns(g) if _has(_DOUBLE, _atoms_of(e)))
+    lacking = next((e for e in double if unsupported(e) is not None and wider(e) is None), None)
+    if ctx.forms.precision == "source" or lacking is None:
+        return program
+    kept = 'jfuse.Forms(precision="source") refuses it'
+    _tell(
+        ctx,
+        f"{lacking.source}: LiteRT has no {lacking.op.builtin} of f64, so f64 is computed in f32 (7 digits); {kept}",
+    )
+    narrowed = in_f32(program, partial(_keeps_type, ctx), frozenset(ctx.pipeline.custom_ops), _DOUBLE)
+    return with_signatures(narrowed, lambda s: replace(s, graph=ctx.sub.simplify(s.graph, ctx, {})))
 
-    keeps_type: whether an input or output does.   custom: composites whose kernels are not jfuse's
+
+def in_f32(
+    program: Program,
+    keeps_type: KeepsType,
+    custom: frozenset[str] = frozenset(),
+    of: frozenset[DType] = NARROW,
+) -> Program:
+    """The program with f32 for other floats, but for what reads bits and kernels that are not jfuse's.
+
+    keeps_type: whether an input or output does.   custom: composites whose kernels are not jfuse's.   of: these types
     """
 
     def keeps(eqn: Eqn) -> bool:
         op = eqn.op
         is_foreign = op.tf_name is not None or op.code is not None or op.is_kept or op.draws or op.scales is not None
         is_custom = op is composite and eqn.params["name"] in custom
-        return (is_foreign or is_custom or op is ops.bitcast) and _has_narrow((*eqn.inputs, *eqn.outputs))
+        return (is_foreign or is_custom or op is ops.bitcast) and _has(of, _atoms_of(eqn))
 
     def changed(signature: Signature) -> Signature:
         graph = signature.graph
-        if not _has_narrow(_atoms(graph)):
+        if not _has(of, _atoms(graph)):
             return signature
-        wide = _Widened(keeps).graph(graph, in_f32_types(graph))
-        return _with_boundary(replace(signature, states=tuple(map(_wide_state, signature.states))), wide, keeps_type)
+        wide = _InF32(keeps, of).graph(graph, in_f32_types(graph, of))
+        states = tuple(_state_in_f32(state, of) for state in signature.states)
+        return _with_boundary(replace(signature, states=states), wide, keeps_type, of)
 
     return with_signatures(program, changed)
 
 
-def in_f32_types(graph: Graph) -> Graph:
-    """The graph with f32 in place of 16-bit floats everywhere, equation by equation, whether they make sense or not."""
+def in_f32_types(graph: Graph, of: frozenset[DType] = NARROW) -> Graph:
+    """The graph with f32 in place of these floats everywhere, equation by equation, whether they make sense or not."""
 
     def on_type(t: TensorType) -> TensorType:
-        return replace(t, dtype=DType.f32) if t.dtype in NARROW else t
+        return replace(t, dtype=DType.f32) if t.dtype in of else t
 
     def on_value(value: Any) -> Any:
-        return DType.f32 if isinstance(value, DType) and value in NARROW else value
+        return DType.f32 if isinstance(value, DType) and value in of else value
 
     def on_const(const: Const) -> Const:
-        return const if const.type.dtype not in NARROW else Const(_as_written(const.array), const.name)
+        return const if const.type.dtype not in of else Const(_as_written(const.array), const.name)
 
     return retype(graph, on_type, on_value, on_const)
 
@@ -105,18 +132,18 @@ def _tell(ctx: Context, note: str) -> None:
         ctx.report.notes.append(note)
 
 
-def _with_boundary(signature: Signature, wide: Graph, keeps_type: KeepsType) -> Signature:
+def _with_boundary(signature: Signature, wide: Graph, keeps_type: KeepsType, of: frozenset[DType]) -> Signature:
     """The signature on the graph in f32, with casts at inputs and outputs that keep their types."""
     inputs, outputs = list(wide.inputs), list(wide.outputs)
     before, after = list[Eqn](), list[Eqn]()
     for i, (name, var) in enumerate(zip(signature.input_names, signature.graph.inputs, strict=False)):
         dtype = var.type.dtype
-        if dtype in NARROW and keeps_type(name, dtype, True):
+        if dtype in of and keeps_type(name, dtype, True):
             inputs[i] = replace(var)
             before.append(_cast(inputs[i], wide.inputs[i]))
     for i, (name, atom) in enumerate(zip(signature.output_names, signature.graph.outputs, strict=False)):
         dtype = atom.type.dtype
-        if dtype not in NARROW or not keeps_type(name, dtype, False):
+        if dtype not in of or not keeps_type(name, dtype, False):
             continue
         if isinstance(atom, Const):
             outputs[i] = atom
@@ -128,10 +155,11 @@ def _with_boundary(signature: Signature, wide: Graph, keeps_type: KeepsType) -> 
 
 
 @dataclass
-class _Widened:
-    """A graph in f32, with 16 bits around what `keeps` them, and without the casts that change nothing any more."""
+class _InF32:
+    """A graph in f32, with other floats around what `keeps` them, without the casts that change nothing any more."""
 
     keeps: Callable[[Eqn], bool]
+    of: frozenset[DType]
     _done: dict[int, Graph] = field(default_factory=dict)  # bodies that several equations share stay shared
 
     def graph(self, old: Graph, new: Graph) -> Graph:
@@ -145,8 +173,8 @@ class _Widened:
         for before, after in zip(old.eqns, new.eqns, strict=True):
             after = substitute(after, same)
             if self.keeps(before):
-                eqns += _in_own_types(before, after)
-            elif after.op is ops.cast and _has_narrow((*before.inputs, *before.outputs)) and _changes_nothing(after):
+                eqns += _in_own_types(before, after, self.of)
+            elif after.op is ops.cast and _has(self.of, _atoms_of(before)) and _changes_nothing(after):
                 same[after.outputs[0]] = _unclipped(after.inputs[0], before.outputs[0].type.dtype, eqns)
             else:
                 bodies = tuple(self.graph(b, a) for b, a in zip(before.bodies, after.bodies, strict=True))
@@ -155,11 +183,11 @@ class _Widened:
         return replace(new, eqns=tuple(eqns), outputs=outputs)
 
 
-def _in_own_types(before: Eqn, after: Eqn) -> Iterator[Eqn]:
+def _in_own_types(before: Eqn, after: Eqn, of: frozenset[DType]) -> Iterator[Eqn]:
     """An equation as it was, between casts.   after: the same in f32"""
     inputs: list[Atom | None] = []
     for old, new in zip(before.inputs, after.inputs, strict=True):
-        if old is None or new is None or old.type.dtype not in NARROW:
+        if old is None or new is None or old.type.dtype not in of:
             inputs.append(new)
         elif isinstance(old, Const):
             inputs.append(old)
@@ -167,7 +195,7 @@ def _in_own_types(before: Eqn, after: Eqn) -> Iterator[Eqn]:
             inputs.append(own := Var(old.type, old.name))
             yield _cast(new, own, before)
     outputs = [
-        Var(old.type, old.name) if old.type.dtype in NARROW else new
+        Var(old.type, old.name) if old.type.dtype in of else new
         for old, new in zip(before.outputs, after.outputs, strict=True)
     ]
     yield replace(before, inputs=tuple(inputs), outputs=tuple(outputs))
@@ -180,10 +208,10 @@ def _cast(x: Atom, out: Var, like: Eqn | None = None) -> Eqn:
 
 
 def _unclipped(atom: Atom | None, narrow: DType, eqns: Sequence[Eqn]) -> Atom:
-    """Skip the clip to finite 16-bit numbers before a cast (`tf.saturate_cast`), which f32 does not need."""
+    """Skip the clip to the finite numbers of a type before a cast (`tf.saturate_cast`), which f32 does not need."""
     assert atom is not None
     by = {eqn.outputs[0]: eqn for eqn in reversed(eqns[-2:])}
-    while isinstance(atom, Var) and narrow in NARROW and (eqn := by.get(atom)) is not None:
+    while isinstance(atom, Var) and narrow in NARROW | {DType.f32} and (eqn := by.get(atom)) is not None:
         x, end = eqn.inputs[:2] if eqn.op in (ops.minimum, ops.maximum) else (None, None)
         largest = float(ml_dtypes.finfo(narrow.numpy).max)  # type: ignore[no-untyped-call]
         if x is None or not isinstance(end, Const) or not bool((np.abs(end.array) == largest).all()):
@@ -197,9 +225,9 @@ def _changes_nothing(cast: Eqn) -> bool:
     return x is not None and x.type.dtype is cast.outputs[0].type.dtype
 
 
-def _wide_state(state: State) -> State:
+def _state_in_f32(state: State, of: frozenset[DType]) -> State:
     initial = state.initial
-    if initial.type.dtype not in NARROW:
+    if initial.type.dtype not in of:
         return state
     return replace(state, initial=Const(initial.array.astype(np.float32), initial.name))
 
@@ -208,8 +236,12 @@ def _atoms(graph: Graph) -> Iterator[Atom]:
     yield from graph.inputs
     yield from graph.outputs
     for eqn in all_eqns(graph):
-        yield from (a for a in (*eqn.inputs, *eqn.outputs) if a is not None)
+        yield from _atoms_of(eqn)
 
 
-def _has_narrow(atoms: Iterator[Atom] | Sequence[Atom | None]) -> bool:
-    return any(a is not None and a.type.dtype in NARROW for a in atoms)
+def _atoms_of(eqn: Eqn) -> Iterator[Atom]:
+    yield from (a for a in (*eqn.inputs, *eqn.outputs) if a is not None)
+
+
+def _has(of: frozenset[DType], atoms: Iterator[Atom]) -> bool:
+    return any(a.type.dtype in of for a in atoms)

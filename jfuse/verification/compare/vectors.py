@@ -15,7 +15,6 @@ from jfuse.frontends.jaxprs.eigen_spellings import OF_ANY_SIGN
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Eqn, Graph, Signature, Var
 from jfuse.ir.walk import producers
-from jfuse.kernels import ops
 from jfuse.verification.subject import Arrays
 
 Nodes = Mapping[str, tuple[np.ndarray, ...]]
@@ -61,7 +60,7 @@ def with_signs_of(others: Arrays, outputs: Arrays, signature: Signature) -> dict
     turned: dict[Any, np.ndarray] = {}
     for name, var in zip(signature.output_names, signature.graph.outputs, strict=False):
         eqn, along = by.get(var) if isinstance(var, Var) else None, -2
-        if eqn is not None and eqn.op is ops.transpose and isinstance(eqn.inputs[0], Var):
+        if eqn is not None and eqn.op.moves == "permutes" and isinstance(eqn.inputs[0], Var):
             order = np.asarray(eqn.inputs[1]).tolist()
             is_transposed = order == [*range(len(order) - 2), len(order) - 1, len(order) - 2]
             eqn, along = by.get(eqn.inputs[0]) if is_transposed else None, -1
@@ -79,7 +78,7 @@ def _signs(eqn: Eqn | None, by: Mapping[Var, Eqn]) -> Any:
     """The signs by which an equation multiplies vectors; left and right ones have the same."""
     assert eqn is not None, "vectors are computed"
     signs = eqn.inputs[1]
-    while isinstance(signs, Var) and signs in by and by[signs].op in (ops.reshape, ops.expand_dims):
+    while isinstance(signs, Var) and signs in by and by[signs].op.moves == "renames":
         signs = by[signs].inputs[0]
     return signs
 

@@ -56,8 +56,6 @@ REFUSED: list[tuple[str, Callable[..., Any], TensorType, str]] = [
      TensorType((2, 4, 4, 3), DType.i32), r"a sum with the least integer would overflow(.|\n)*found +i32\[2,4,4,3\]"),
     ("axes", lambda x: rule("Conv")(x, KERNEL, padding="SAME", strides=(1, 1, 1, 1), batch_dims=2),
      TensorType((1, 2, 4, 4, 4), DType.f32), r"other than two or three axes(.|\n)*with 2 axes for the batch"),
-    ("f64", lambda x: rule("Conv2D")(x, KERNEL.astype(np.float64), padding="SAME", **ONES),
-     TensorType((2, 4, 4, 4), DType.f64), r"conv_2d \(1x(.|\n)*takes f32, not f64\[2,4,4,5\]"),
     ("integers", lambda x: rule("Conv2D")(x, KERNEL.astype(np.int32), padding="SAME", **ONES),
      TensorType((2, 4, 4, 4), DType.i32), r"conv_2d \(1x(.|\n)*takes f32, not i32\[2,4,4,5\]"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Models that compute in 16-bit floats are computed in f32, with the operators of the same model under float32."""
+"""Models in 16-bit floats or f64 are computed in f32, with the operators of the same model under float32."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import layers
 
 import jfuse
@@ -126,3 +127,57 @@ def test_constants_are_those_that_were_rounded(dtype: Any, number: float) -> Non
     constant = in_f32_types(graph).eqns[0].inputs[1]
     assert isinstance(constant, Const)
     assert constant.array.item() == np.float32(number)
+
+
+# f64
+
+
+@pytest.mark.parametrize(
+    "name", sorted(STACKS.keys() - {"gelu", "resized"})
+)  # erfc of f64 has no rule, and images are clipped
+def test_networks_in_f64_have_the_operators_of_float32(name: str) -> None:
+    double, wide = (jfuse.convert(built(p, *STACKS[name]), verify=False) for p in ("float64", "float32"))
+    assert double.signature().graph.outputs[0].type.dtype is DType.f64
+    operators = dict(double.report.operators)
+    assert operators.pop("cast") <= 2  # of the input and of the output
+    assert operators == wide.report.operators
+
+
+def in_f64(function: Callable[[Any], Any], dtype: Any = tf.float64) -> jfuse.Model:
+    spec = tf.TensorSpec((None, 4), dtype)
+    return jfuse.convert(tf.function(function, input_signature=[spec], autograph=False))
+
+
+WEIGHTS = np.linspace(-1, 1, 12).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x: tf.sigmoid(x) * 2.0 - x, tf.float64),
+        (lambda x: tf.nn.softmax(x @ tf.constant(WEIGHTS)), tf.float64),
+        (lambda x: tf.cast(tf.cast(x, tf.float64) * tf.constant(0.1, tf.float64), tf.float32), tf.float32),
+        (lambda x: tf.reduce_max(tf.where(x > 0.0, x, tf.exp(x)), -1), tf.float64),
+    ],
+)
+def test_functions_in_f64_answer_as_tensorflow(function: Callable[[Any], Any], dtype: Any) -> None:
+    lite = in_f64(function, dtype)
+    for batch in (3, 1, 5):
+        x = np.random.default_rng(batch).normal(size=(batch, 4)).astype(dtype.as_numpy_dtype)
+        answer = np.asarray(lite(x))
+        expected = function(tf.constant(x)).numpy()
+        assert answer.dtype == expected.dtype
+        np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_f64_that_is_only_moved_keeps_its_digits() -> None:
+    lite = in_f64(lambda x: tf.reverse(tf.concat([x, x], 1), [1]))
+    assert not any("in f32" in note for note in lite.report.notes)
+    x = np.array([[1 / 3, 1e-300, 1 + 2e-16, 1e300]])
+    np.testing.assert_array_equal(lite(x), np.concatenate([x, x], 1)[:, ::-1])
+
+
+def test_the_precision_of_a_source_in_f64_is_kept_or_refused() -> None:
+    model = built("float64", *STACKS["norm"])
+    with pytest.raises(jfuse.LowerError, match="not f64"):
+        jfuse.convert(model, precision="source", verify=False)
