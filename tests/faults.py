@@ -277,8 +277,8 @@ FAULTS = (
     Fault(
         "verification: a tie may be of values that are far apart",
         "jfuse/verification/compare/ties.py",
-        "            raise _TieMismatch\n",
-        "            pass\n",
+        "all(rounded)):\n            raise _TieMismatch\n",
+        "all(rounded)):\n            pass\n",
         ("tests/verification/compare/test_ties.py",),
     ),
     Fault(

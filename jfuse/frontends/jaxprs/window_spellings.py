@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -91,10 +91,10 @@ def _reduce_window(*operands: Any, jaxpr: Any, consts: Values = (), **how: Any) 
         return [x_inside | y_inside, *values]
 
     if _reaches_out(**how) and not _is_idempotent(_combine(jaxpr, consts, 0), first):
-        inside, *parts = _windows([jnp.ones(arrays[0].shape, bool), *arrays], [False, *first], of_those_inside, **how)
+        inside, *parts = _windows([jnp.ones(arrays[0].shape, bool), *arrays], [False, *first], of_those_inside, how)
         starts = [jnp.broadcast_to(value, inside.shape) for value in first]
         return [jnp.where(inside, c, s) for c, s in zip(combine(starts, parts), starts, strict=True)]
-    parts = _windows(arrays, first, combine, **how)
+    parts = _windows(arrays, first, combine, how)
     return list(combine([jnp.broadcast_to(value, parts[0].shape) for value in first], parts))
 
 
@@ -110,28 +110,19 @@ def _is_idempotent(combine: Combine, first: Values) -> bool:
         return all(map(np.array_equal, combine(first, first), first))
 
 
-def _windows(
-    arrays: Values,
-    outside: Values,
-    combine: Combine,
-    *,
-    window_dimensions: Sequence[int],
-    window_strides: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    base_dilation: Sequence[int] | None = None,
-    window_dilation: Sequence[int] | None = None,
-    **_: Any,
-) -> list[Any]:
+def _windows(arrays: Values, outside: Values, combine: Combine, how: Mapping[str, Any]) -> list[Any]:
     """The elements of each window combined, in their order: an axis after the other, the last one first.
 
     Along an axis windows of 1, 2, 4, … elements are combined: a few functions, whatever the size is.
+    how: the parameters of jax's `reduce_window`
     """
     rank = arrays[0].ndim
-    between, spacing = (list(v or [1] * rank) for v in (base_dilation, window_dilation))
-    config = [(low, high, step - 1) for (low, high), step in zip(padding, between, strict=True)]
+    between, spacing = (list(how.get(name) or [1] * rank) for name in ("base_dilation", "window_dilation"))
+    config = [(low, high, step - 1) for (low, high), step in zip(how["padding"], between, strict=True)]
     padded = [lax.pad(a, jnp.asarray(o, a.dtype), config) for a, o in zip(arrays, outside, strict=True)]
+    sizes, strides = how["window_dimensions"], how["window_strides"]
     for axis in reversed(range(rank)):
-        padded = _along(padded, axis, window_dimensions[axis], spacing[axis], window_strides[axis], combine)
+        padded = _along(padded, axis, sizes[axis], spacing[axis], strides[axis], combine)
     return padded
 
 
@@ -164,7 +155,7 @@ def _has_gaps(eqn: Any) -> bool:
 
 def _with_gaps(name: str, combine: Callable[..., Any], first: Callable[[Any], Any]) -> None:
     def spelling(x: Any, **how: Any) -> Any:
-        return _windows([x], [first(x.dtype)], lambda a, b: [combine(a[0], b[0])], **how)[0]
+        return _windows([x], [first(x.dtype)], lambda a, b: [combine(a[0], b[0])], how)[0]
 
     spells(name, when=_has_gaps)(spelling)
 

@@ -29,7 +29,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Row:
+class LinearRow:
     """One result of a step: the states of which it is a sum, by number, each with its factor; `rest` is added."""
 
     factors: Mapping[int, Factor]
@@ -38,12 +38,12 @@ class Row:
 
 def linear_rows(
     outputs: Sequence[Atom], body: Graph, carries: Sequence[Var], known: dict[Var, Any]
-) -> list[Row] | None:
+) -> list[LinearRow] | None:
     """Results of a step as rows, what needs no state recorded in the active trace; None where one is no row.
 
     carries: float values of one shape. known: for each other input of the body its value.
     """
-    rows: dict[Var, Row] = {var: Row({i: Factor(_ONE)}) for i, var in enumerate(carries)}
+    rows: dict[Var, LinearRow] = {var: LinearRow({i: Factor(_ONE)}) for i, var in enumerate(carries)}
     for eqn in live_eqns(body, outputs):
         if not any(isinstance(a, Var) and a in rows for a in eqn.inputs):
             read = tuple(v for v in dict.fromkeys(eqn.inputs) if isinstance(v, Var))
@@ -57,15 +57,15 @@ def linear_rows(
     return [_of(atom, rows, known) for atom in outputs]
 
 
-def _of(atom: Atom | None, rows: Mapping[Var, Row], known: Mapping[Var, Any]) -> Row:
+def _of(atom: Atom | None, rows: Mapping[Var, LinearRow], known: Mapping[Var, Any]) -> LinearRow:
     """A value of the step as a row; one without states has nothing but the rest."""
     if isinstance(atom, Var):
-        return rows[atom] if atom in rows else Row({}, known[atom])
+        return rows[atom] if atom in rows else LinearRow({}, known[atom])
     assert atom is not None, "elementwise ops have all operands"
-    return Row({}, atom.array)
+    return LinearRow({}, atom.array)
 
 
-def _row(eqn: Eqn, rows: Mapping[Var, Row], known: Mapping[Var, Any]) -> Row | None:
+def _row(eqn: Eqn, rows: Mapping[Var, LinearRow], known: Mapping[Var, Any]) -> LinearRow | None:
     """The result of an elementwise equation on rows; None where it is not linear in the states."""
     is_renamed = eqn.op.moves == "renames"
     if eqn.params.get("fused_activation_function", "NONE") != "NONE" or not (eqn.op in _TAKEN or is_renamed):
@@ -91,7 +91,7 @@ def _row(eqn: Eqn, rows: Mapping[Var, Row], known: Mapping[Var, Any]) -> Row | N
     return None
 
 
-def _renamed(eqn: Eqn, row: Row) -> Row | None:
+def _renamed(eqn: Eqn, row: LinearRow) -> LinearRow | None:
     """A row whose elements stay in their order in another shape; numbers that all elements share stay as they are."""
     source, (out,) = eqn.inputs[0], eqn.outputs
     assert source is not None, "what is renamed is there"
@@ -107,22 +107,22 @@ def _renamed(eqn: Eqn, row: Row) -> Row | None:
     return _mapped(row, lambda v: v if rank(v) == 0 else renamed(v))
 
 
-def _mapped(row: Row, function: Callable[[Any], Any]) -> Row:
+def _mapped(row: LinearRow, function: Callable[[Any], Any]) -> LinearRow:
     factors = {i: Factor(function(f.value), f.negative) for i, f in row.factors.items()}
-    return Row(factors, None if row.rest is None else function(row.rest))
+    return LinearRow(factors, None if row.rest is None else function(row.rest))
 
 
-def _negated(row: Row) -> Row:
+def _negated(row: LinearRow) -> LinearRow:
     factors = {i: Factor(f.value, not f.negative) for i, f in row.factors.items()}
-    return Row(factors, None if row.rest is None else ops.neg(row.rest))
+    return LinearRow(factors, None if row.rest is None else ops.neg(row.rest))
 
 
-def _sum(first: Row, second: Row) -> Row:
+def _sum(first: LinearRow, second: LinearRow) -> LinearRow:
     factors = dict(first.factors)
     for i, factor in second.factors.items():
         factors[i] = _added(factors[i], factor) if i in factors else factor
     rests = [r for r in (first.rest, second.rest) if r is not None]
-    return Row(factors, ops.add(*rests) if len(rests) == 2 else rests[0] if rests else None)
+    return LinearRow(factors, ops.add(*rests) if len(rests) == 2 else rests[0] if rests else None)
 
 
 def _added(first: Factor, second: Factor) -> Factor:
@@ -133,20 +133,20 @@ def _added(first: Factor, second: Factor) -> Factor:
     return Factor(ops.sub(plus.value, minus.value))
 
 
-def _selected(condition: Any, first: Row, second: Row) -> Row | None:
+def _selected(condition: Any, first: LinearRow, second: LinearRow) -> LinearRow | None:
     """One row where a condition holds, which is of the rank of the states, and elsewhere the other one."""
     zero = np.zeros((), np.float32)
 
     def chosen(x: Any, y: Any) -> Any:
         return ops.select_v2(condition, zero if x is None else x, zero if y is None else y)
 
-    def signed(row: Row, i: int) -> Any:
+    def signed(row: LinearRow, i: int) -> Any:
         factor = row.factors.get(i)
         return None if factor is None else ops.neg(factor.value) if factor.negative else factor.value
 
     both = sorted({*first.factors, *second.factors})
     rest = None if first.rest is None and second.rest is None else chosen(first.rest, second.rest)
-    return Row({i: Factor(chosen(signed(first, i), signed(second, i))) for i in both}, rest)
+    return LinearRow({i: Factor(chosen(signed(first, i), signed(second, i))) for i in both}, rest)
 
 
 def is_alike(a: Shape, b: Shape) -> bool:

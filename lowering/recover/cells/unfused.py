@@ -13,7 +13,7 @@ from jfuse.kernels import ops
 from jfuse.lowering.recover.algebra.activations import activation_of, sigmoid_of
 from jfuse.lowering.recover.algebra.expressions import Activation, Clamp, Expr, Leaf, Opaque, divided, parts, terms_of
 from jfuse.lowering.recover.algebra.forms import row_size
-from jfuse.lowering.recover.algebra.linear import Row, linear_rows
+from jfuse.lowering.recover.algebra.linear import LinearRow, linear_rows
 from jfuse.lowering.recover.algebra.view import BodyView
 from jfuse.lowering.recover.cells.step import Step
 from jfuse.lowering.rules import recovers
@@ -58,7 +58,7 @@ def _linear(step: Step) -> str | None:
     kinds = {(v.type.dtype, v.type.shape) for v in carries}
     if len(kinds) != 1 or not (carries[0].type.dtype.is_float or carries[0].type.dtype is DType.c64):
         return None
-    rows: list[Row] = []
+    rows: list[LinearRow] = []
 
     def values(*args: Any) -> list[Any]:
         given = dict(zip(free, args, strict=True))

@@ -19,7 +19,7 @@ from jfuse.ir.trace import as_atom, trace_graph
 from jfuse.ir.types import DType
 from jfuse.ir.walk import has_effects
 from jfuse.kernels.core.op import draws
-from jfuse.lowering.recover.algebra.linear import Factor, Row, is_alike, linear_rows
+from jfuse.lowering.recover.algebra.linear import Factor, LinearRow, is_alike, linear_rows
 from jfuse.lowering.recover.algebra.reshaped import reshaped
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.passes.rewrite import inline
@@ -31,7 +31,7 @@ _MOST_STATES = 4  # that need each other: the entries of A grow with their squar
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepValues:
     """A value of all steps, along axis 0."""
 
     value: Any
@@ -41,11 +41,11 @@ class Steps:
 class LinearLoop:
     """A loop that is a linear recurrence: a row for each state, and for each collected result a row or a new state.
 
-    A value in them is `Steps`, or the same in all steps. States are named by number.
+    A value in them is `StepValues`, or the same in all steps. States are named by number.
     """
 
-    states: Sequence[Row]
-    collected: Sequence[Row | int]
+    states: Sequence[LinearRow]
+    collected: Sequence[LinearRow | int]
 
     @property
     def is_sum(self) -> bool:
@@ -53,7 +53,7 @@ class LinearLoop:
         if len(self.states) != 1:
             return False
         factors = self.states[0].factors
-        return set(factors) == {0} and _is_one(factors[0]) and isinstance(self.states[0].rest, Steps)
+        return set(factors) == {0} and _is_one(factors[0]) and isinstance(self.states[0].rest, StepValues)
 
 
 def linear_loop(loop: Loop) -> LinearLoop | None:
@@ -67,7 +67,7 @@ def linear_loop(loop: Loop) -> LinearLoop | None:
         return None
     if any(has_effects(b) for b in loop.eqn.bodies) or draws(loop.eqn):
         return None
-    rows: list[Row] = []
+    rows: list[LinearRow] = []
     body, inputs = loop.body, loop.body.inputs
     first, last = len(loop.consts), len(loop.consts) + len(loop.carries)
     free = (*inputs[:first], *inputs[last:])
@@ -88,7 +88,7 @@ def linear_loop(loop: Loop) -> LinearLoop | None:
     except (JfuseError, _NotLinear):
         return None
     linear = [
-        Row(
+        LinearRow(
             {i: Factor(next(values), f.negative) for i, f in row.factors.items()},
             None if row.rest is None else next(values),
         )
@@ -110,7 +110,7 @@ def _wide(value: Any, rank: int) -> Shape:
     return (1,) * (rank - len(shape)) + shape
 
 
-def _values(rows: Sequence[Row]) -> list[Any]:
+def _values(rows: Sequence[LinearRow]) -> list[Any]:
     """The values of rows in their order."""
     return [v for row in rows for v in (*(f.value for f in row.factors.values()), row.rest) if v is not None]
 
@@ -140,4 +140,4 @@ def _of_all_steps(graph: Graph, loop: Loop) -> list[Any]:
         if results is None:
             raise _NotLinear
         known.update(zip(eqn.outputs, results, strict=True))
-    return [Steps(known[a]) if a in moving else known[a] if isinstance(a, Var) else a for a in graph.outputs]
+    return [StepValues(known[a]) if a in moving else known[a] if isinstance(a, Var) else a for a in graph.outputs]

@@ -21,13 +21,13 @@ from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.trace import active_trace, as_atom, recording
 from jfuse.kernels import ops
-from jfuse.lowering.recover.algebra.linear import Factor, Row
+from jfuse.lowering.recover.algebra.linear import Factor, LinearRow
 from jfuse.lowering.recover.algebra.reshaped import reshaped
 from jfuse.lowering.rule_tools.broadcast_constants import constant_behind
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.passes.scans.to_loops.known_bounds import bounds
-from jfuse.passes.scans.to_loops.linear_step import LinearLoop, Steps
+from jfuse.passes.scans.to_loops.linear_step import LinearLoop, StepValues
 from jfuse.passes.scans.to_loops.loop_cost import FORMS, LoopSpelling
 from jfuse.passes.scans.to_loops.loop_forms import Loop
 
@@ -75,7 +75,7 @@ def is_bounded(linear: LinearLoop, steps: int, producer: Callable[[Any], Eqn | N
 
 
 def _largest(factor: Factor, producer: Callable[[Any], Eqn | None]) -> float:
-    value = factor.value.value if isinstance(factor.value, Steps) else factor.value
+    value = factor.value.value if isinstance(factor.value, StepValues) else factor.value
     return max(map(abs, bounds(as_atom(value), producer)))
 
 
@@ -113,12 +113,12 @@ def written_in_parallel(loop: Loop, linear: LinearLoop, form: LoopSpelling) -> l
     return [as_atom(v) for v in (*finals, *(_bare(c) for c in collected))]
 
 
-def _summed(loop: Loop, linear: LinearLoop) -> Steps:
+def _summed(loop: Loop, linear: LinearLoop) -> StepValues:
     """The states of a recurrence that only adds."""
     sums = ops.cumsum(_bare(linear.states[0].rest), np.int32(0), reverse=loop.reverse)
     start = loop.carries[0]
     constant = start.array if isinstance(start, Const) else constant_behind(start, active_trace().producer)
-    return Steps(sums if constant is not None and not constant.any() else ops.add(sums, start))
+    return StepValues(sums if constant is not None and not constant.any() else ops.add(sums, start))
 
 
 _States: TypeAlias = Sequence[Any]
@@ -131,7 +131,7 @@ class _Scan:
     radix: int
     reverse: bool
 
-    def level(self, rows: Sequence[Row], starts: _States, count: int) -> list[Steps]:
+    def level(self, rows: Sequence[LinearRow], starts: _States, count: int) -> list[StepValues]:
         """The states after each of `count` steps from some states."""
         if count < 2 * self.radix:
             return self._one_by_one(rows, starts, count)
@@ -153,22 +153,22 @@ class _Scan:
         rest = _sliced(rows, None, left) if self.reverse else _sliced(rows, count - left, None)
         others = self._one_by_one(rest, [_last(e.value, self.reverse) for e in ends], left)
         pairs = [(o, f) if self.reverse else (f, o) for f, o in zip(found, others, strict=True)]
-        return [Steps(ops.concatenation(a.value, b.value, axis=0)) for a, b in pairs]
+        return [StepValues(ops.concatenation(a.value, b.value, axis=0)) for a, b in pairs]
 
-    def _one_by_one(self, rows: Sequence[Row], states: _States, count: int) -> list[Steps]:
+    def _one_by_one(self, rows: Sequence[LinearRow], states: _States, count: int) -> list[StepValues]:
         """The same, one step after the other."""
         steps = _mapped_steps(rows, lambda x: _unpacked(x, count), count)
         by_place: dict[int, _States] = {}
         for i in self._order(count):
             states = by_place[i] = [_total(row, states) for row in steps[i]]
         columns = [[by_place[i][s] for i in range(count)] for s in range(len(rows))]
-        return [Steps(ops.expand_dims(c[0], 0) if count == 1 else ops.pack(*c, axis=0)) for c in columns]
+        return [StepValues(ops.expand_dims(c[0], 0) if count == 1 else ops.pack(*c, axis=0)) for c in columns]
 
     def _order(self, count: int) -> Sequence[int]:
         return range(count)[::-1] if self.reverse else range(count)
 
 
-def _composed(first: Sequence[Row], second: Sequence[Row]) -> list[Row]:
+def _composed(first: Sequence[LinearRow], second: Sequence[LinearRow]) -> list[LinearRow]:
     """Two steps as one. The parts of a complex number stay two values: equal sums of products are computed once."""
     known: dict[Any, Any] = {}
     composed = []
@@ -178,7 +178,7 @@ def _composed(first: Sequence[Row], second: Sequence[Row]) -> list[Row]:
             for j, g in first[k].factors.items():
                 terms.setdefault(j, []).append((f.negative != g.negative, f.value, g.value))
         factors = {j: _products(of_state, known) for j, of_state in terms.items()}
-        composed.append(Row(factors, _total(row, [r.rest for r in first])))
+        composed.append(LinearRow(factors, _total(row, [r.rest for r in first])))
     return composed
 
 
@@ -200,7 +200,7 @@ def _key(value: Any) -> int:
     return id(_bare(value))
 
 
-def _total(row: Row, states: _States) -> Any:
+def _total(row: LinearRow, states: _States) -> Any:
     """A row of some states, of which None are 0."""
     total = row.rest
     for i, factor in row.factors.items():
@@ -216,22 +216,24 @@ def _total(row: Row, states: _States) -> Any:
 def _applied(op: Any, *values: Any) -> Any:
     """An op on values, of which some are of all steps, as is the result then."""
     result = op(*map(_bare, values))
-    return Steps(result) if any(isinstance(v, Steps) for v in values) else result
+    return StepValues(result) if any(isinstance(v, StepValues) for v in values) else result
 
 
 def _bare(value: Any) -> Any:
-    return value.value if isinstance(value, Steps) else value.array if isinstance(value, Const) else value
+    return value.value if isinstance(value, StepValues) else value.array if isinstance(value, Const) else value
 
 
 # Steps of sequences
 
 
-def _mapped_steps(rows: Sequence[Row], split: Callable[[Any], Sequence[Any]], count: int) -> list[list[Row]]:
+def _mapped_steps(
+    rows: Sequence[LinearRow], split: Callable[[Any], Sequence[Any]], count: int
+) -> list[list[LinearRow]]:
     """The rows of each of `count` parts of the sequences in rows; each sequence is split once."""
     known: dict[int, Sequence[Any]] = {}
 
     def part(value: Any, i: int) -> Any:
-        if not isinstance(value, Steps):
+        if not isinstance(value, StepValues):
             return value
         if id(value.value) not in known:
             known[id(value.value)] = split(value.value)
@@ -240,23 +242,23 @@ def _mapped_steps(rows: Sequence[Row], split: Callable[[Any], Sequence[Any]], co
     return [[_with_values(row, partial(part, i=i)) for row in rows] for i in range(count)]
 
 
-def _with_values(row: Row, function: Callable[[Any], Any]) -> Row:
+def _with_values(row: LinearRow, function: Callable[[Any], Any]) -> LinearRow:
     factors = {j: Factor(function(f.value), f.negative) for j, f in row.factors.items()}
-    return Row(factors, None if row.rest is None else function(row.rest))
+    return LinearRow(factors, None if row.rest is None else function(row.rest))
 
 
-def _in_blocks(rows: Sequence[Row], blocks: int, radix: int) -> list[list[Row]]:
+def _in_blocks(rows: Sequence[LinearRow], blocks: int, radix: int) -> list[list[LinearRow]]:
     """The first steps of all blocks, the second ones, and so on."""
 
     def split(x: Any) -> Sequence[Any]:
         parts = unpacked(reshaped(x, (blocks, radix, *type_of(x).shape[1:])), axis=1)
-        return list(map(Steps, parts))
+        return list(map(StepValues, parts))
 
     return _mapped_steps(rows, split, radix)
 
 
-def _sliced(rows: Sequence[Row], begin: int | None, end: int | None) -> list[Row]:
-    (found,) = _mapped_steps(rows, lambda x: [Steps(_slice(x, begin, end))], 1)
+def _sliced(rows: Sequence[LinearRow], begin: int | None, end: int | None) -> list[LinearRow]:
+    (found,) = _mapped_steps(rows, lambda x: [StepValues(_slice(x, begin, end))], 1)
     return found
 
 
@@ -270,18 +272,18 @@ def _unpacked(x: Any, count: int) -> Sequence[Any]:
     return unpacked(x) if count > 1 else [ops.squeeze(x, squeeze_dims=(0,))]
 
 
-def _joined(steps: Sequence[Steps], blocks: int) -> Steps:
+def _joined(steps: Sequence[StepValues], blocks: int) -> StepValues:
     """A sequence of the first steps of all blocks, the second ones, and so on."""
     packed = ops.pack(*(s.value for s in steps), axis=1)
-    return Steps(reshaped(packed, (blocks * len(steps), *type_of(packed).shape[2:])))
+    return StepValues(reshaped(packed, (blocks * len(steps), *type_of(packed).shape[2:])))
 
 
-def _before(states: Steps, start: Any, order: Loop | _Scan) -> Steps:
+def _before(states: StepValues, start: Any, order: Loop | _Scan) -> StepValues:
     """The states with which steps begin, of those with which they end."""
     first = ops.expand_dims(start, 0)
     if order.reverse:
-        return Steps(ops.concatenation(_slice(states.value, 1, None), first, axis=0))
-    return Steps(ops.concatenation(first, _slice(states.value, None, -1), axis=0))
+        return StepValues(ops.concatenation(_slice(states.value, 1, None), first, axis=0))
+    return StepValues(ops.concatenation(first, _slice(states.value, None, -1), axis=0))
 
 
 def _last(sequence: Any, reverse: bool) -> Any:
