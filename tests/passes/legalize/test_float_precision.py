@@ -180,4 +180,4 @@ def test_f64_that_is_only_moved_keeps_its_digits() -> None:
 def test_the_precision_of_a_source_in_f64_is_kept_or_refused() -> None:
     model = built("float64", *STACKS["norm"])
     with pytest.raises(jfuse.LowerError, match="not f64"):
-        jfuse.convert(model, precision="source", verify=False)
+        jfuse.convert(model, forms=jfuse.Forms(precision="source"), verify=False)
