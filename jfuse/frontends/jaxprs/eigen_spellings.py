@@ -36,13 +36,12 @@ def _eigh(
     a, scale = _scaled(half + half.mT - a * np.eye(n, dtype=a.dtype))
     size = n + n % 2
     a = jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, size - n)] * 2)
-    one = np.eye(size, dtype=a.dtype)
-    pairs = np.eye(size // 2, dtype=a.dtype)
+    one, above = (np.eye(size, k=k, dtype=a.dtype) for k in (0, 1))
 
     def step(_: Any, state: Any) -> Any:
         a, vectors = state
         diagonal = jnp.sum(a * one, -1)
-        between = jnp.sum(a[..., ::2, 1::2] * pairs, -1)
+        between = jnp.sum(a * above, -1)[..., ::2]
         turn = _rotation(diagonal[..., ::2], diagonal[..., 1::2], between)
         return turn.mT @ a @ turn, vectors @ turn
 
