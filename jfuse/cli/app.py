@@ -227,8 +227,7 @@ def inspect(
         user_code.run(inputs.modules, None)
         costs = None
         if table or reports.json is not None:
-            # one_of has checked these words
-            costs = conversion.CostTable(by, sort, measure, reports.json)  # type: ignore[arg-type]
+            costs = conversion.CostTable(by, sort, measure, reports.json)  # type: ignore[arg-type]  # checked by one_of
         conversion.inspect(source, stage, costs, reports.html, inputs)
 
 

@@ -109,7 +109,7 @@ def _input_structure(model: Any, input_signature: Sequence[Any] | None) -> Any:
 
 
 def _specs_of_calls(model: Any) -> Any:
-    """What a subclass of Model was called or built with, as the library remembers it; None for one that was not."""
+    """The inputs that a Model was called or built with, as the library remembers them; None if it was neither."""
     save_spec = getattr(model, "save_spec", None)  # of Keras 2
     called = save_spec() if save_spec is not None else None
     if called is not None:

@@ -160,6 +160,7 @@ class _Run:
         )
         self._interpreter.allocate_tensors()
         self._ops = {int(i): str(op["op_name"]) for op in self._interpreter._get_ops_details() for i in op["outputs"]}
+        self._results = {d["name"]: d for d in self._interpreter.get_tensor_details() if d["index"] in self._ops}
 
     def op_of(self, index: int) -> str:
         """The name of the builtin that makes a tensor."""
@@ -167,13 +168,12 @@ class _Run:
 
     def quantized(self) -> list[Any]:
         """The details of the results that are integers of one scale."""
-        return [d for d in self._interpreter.get_tensor_details() if d["index"] in self._ops and d["quantization"][0]]
+        return [details for details in self._results.values() if details["quantization"][0]]
 
     def like(self, name: str) -> Any:
-        """The details of the float result that a quantized one stands for; None where it has another name."""
-        known = {d["name"]: d for d in self._interpreter.get_tensor_details() if d["index"] in self._ops}
+        """The details of the float result of a quantized result's name; None if there is none."""
         names = (name, name.removesuffix("_int16"), name.removesuffix("1"))
-        return next((known[n] for n in names if n in known), None)
+        return next((self._results[n] for n in names if n in self._results), None)
 
     def call(self, sample: Sequence[np.ndarray]) -> None:
         """Run on the arrays of the inputs, floats rounded to integers where the file takes those."""

@@ -221,7 +221,7 @@ def _whole(number: Any) -> int:
         raise ValueError(str(error)) from error
 
 
-class _OnLiteRt(litert.Interpreter, Interpreter):  # type: ignore[misc]
+class _OnLiteRt(litert.Interpreter, Interpreter):  # type: ignore[misc]  # LiteRT's class has no types
     """LiteRT's interpreter, whose methods come first; nothing stands between it and the caller."""
 
     def __init__(self, *args: Any, engine: object = None, **named: Any) -> None:

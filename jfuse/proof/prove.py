@@ -129,7 +129,7 @@ def prove(
         if measured is not None:
             return replace(measured, verdict=verdict)
     elif for_all and any(eqn.op is scan for eqn in body.eqns):
-        is_lost = verdict.stopped.startswith(LOST)  # of which samples tell something only where they are so large
+        is_lost = verdict.stopped.startswith(LOST)  # samples show it only at the inputs where it is undefined
         need(not is_lost, "not_equal", want="what the body computes", got=verdict.stopped)
         refuse_new_cases(body, replacement, claims)
     proof, cases = _compared(pair, sampler, seed)

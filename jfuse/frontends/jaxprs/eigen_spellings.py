@@ -130,8 +130,8 @@ def _rotation(first: Any, second: Any, between: Any) -> Any:
     moved = np.zeros((size, size), first.dtype)
     moved[ring, [ring[0], *ring[2:], *ring[1:2]]] = 1
     swapped = moved[np.arange(size) ^ 1] * np.where(np.arange(size) % 2, -1, 1)[:, None].astype(first.dtype)
-    both = (jnp.repeat(v, 2, -1, total_repeat_length=size)[..., None] for v in (cosine, tangent * cosine))
-    return next(both) * moved + next(both) * swapped
+    kept, mixed = (jnp.repeat(v, 2, -1, total_repeat_length=size)[..., None] for v in (cosine, tangent * cosine))
+    return kept * moved + mixed * swapped
 
 
 def _at(values: Any, order: Any) -> Any:

@@ -213,7 +213,7 @@ def _unclipped(atom: Atom | None, narrow: DType, eqns: Sequence[Eqn]) -> Atom:
     by = {eqn.outputs[0]: eqn for eqn in reversed(eqns[-2:])}
     while isinstance(atom, Var) and narrow in NARROW | {DType.f32} and (eqn := by.get(atom)) is not None:
         x, end = eqn.inputs[:2] if eqn.op in (ops.minimum, ops.maximum) else (None, None)
-        largest = float(ml_dtypes.finfo(narrow.numpy).max)  # type: ignore[no-untyped-call]
+        largest = float(ml_dtypes.finfo(narrow.numpy).max)  # type: ignore[no-untyped-call]  # ml_dtypes has no types
         if x is None or not isinstance(end, Const) or not bool((np.abs(end.array) == largest).all()):
             break
         atom = x

@@ -94,7 +94,7 @@ def _with_constant(fixed: _Side, other: _Side) -> Form:
 def _rounded(entries: Block | np.ndarray, rows: int) -> float:
     """The largest factor of a sum of products, times the square of their number; 0 where nothing is rounded.
 
-    rows: into so many parts the entries are divided, each of which makes sums of its own.
+    rows: the number of parts of the entries; each part has its own sums.
     """
     if isinstance(entries, MatrixRows):
         return (len(entries.sizes) // rows) ** 2 * float(entries.sizes.max(initial=0.0))

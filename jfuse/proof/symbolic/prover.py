@@ -87,7 +87,7 @@ def _closing(
             sizes = {int(d) for v in inputs for d in v.type.shape if is_known(d)} - shut
             if not is_known(error.size) or not sizes:
                 raise
-            # A size that no operand has is that of a part of an axis, of which nothing tells whose it is.
+            # A size that no operand has is the size of a part of an axis, and nothing says of which axis.
             shut |= {int(error.size)} & sizes or sizes
 
 

@@ -74,7 +74,7 @@ class Counting:
         return self._kept_in_range(eqn)
 
     def first(self, atom: Atom | None) -> Index | None:
-        """The first number of a vector that counts, of which the others are 0; None for what is none."""
+        """The first number of a vector that counts and whose other numbers are 0; None for any other value."""
         position = self._positions.get(atom) if isinstance(atom, Var) and _is_vector(atom) else None
         return None if position is None else self._counters.get(position)
 

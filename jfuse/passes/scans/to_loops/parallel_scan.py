@@ -201,7 +201,7 @@ def _key(value: Any) -> int:
 
 
 def _total(row: LinearRow, states: _States) -> Any:
-    """A row of some states, of which None are 0."""
+    """A row applied to states; None is a state of 0."""
     total = row.rest
     for i, factor in row.factors.items():
         if states[i] is not None:
@@ -214,7 +214,7 @@ def _total(row: LinearRow, states: _States) -> Any:
 
 
 def _applied(op: Any, *values: Any) -> Any:
-    """An op on values, of which some are of all steps, as is the result then."""
+    """An op on values. If some hold all steps, so does the result."""
     result = op(*map(_bare, values))
     return StepValues(result) if any(isinstance(v, StepValues) for v in values) else result
 
