@@ -35,10 +35,9 @@ class SourceVectors:
         """Whether left and right vectors have the same signs in `own` as in `others`, for values that are not 0."""
         turned = [np.sum(a * b, -2) < 0 for a, b in zip(own, others, strict=True)]
         values = np.abs(self.values)
+        first, *rest = (t[..., : values.shape[-1]] for t in turned)
         counts = values > 1e-3 * values.max(-1, keepdims=True, initial=0)
-        return all(
-            bool((t[..., : values.shape[-1]] == turned[0][..., : values.shape[-1]])[counts].all()) for t in turned
-        )
+        return all(bool((t == first)[counts].all()) for t in rest)
 
     def _are_alike(self, own: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
         signs = np.where(np.sum(own * other, -2, keepdims=True) < 0, -1, 1)
@@ -77,7 +76,7 @@ def with_signs_of(others: Arrays, outputs: Arrays, signature: Signature) -> dict
 def _signs(eqn: Eqn | None, by: Mapping[Var, Eqn]) -> Any:
     """The signs by which an equation multiplies vectors; left and right ones have the same."""
     assert eqn is not None, "vectors are computed"
-    signs = eqn.inputs[1]
+    signs = eqn.inputs[-1]
     while isinstance(signs, Var) and signs in by and by[signs].op.moves == "renames":
         signs = by[signs].inputs[0]
     return signs
