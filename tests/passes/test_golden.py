@@ -111,6 +111,10 @@ def in_double() -> Graph:
     return trace_graph(lambda x: ops.fully_connected(x, np.eye(3), None), [of(DType.f64, B, 3)])
 
 
+def cosine_in_double() -> Graph:
+    return trace_graph(lambda x: ops.mul(ops.cos(x), np.array(0.1)), [of(DType.f64, B, 3)])
+
+
 def any_of_rows() -> Graph:
     return trace_graph(
         lambda x, y: (ops.reduce_any(x, np.int32(1)), ops.tile(y, [1, 20])), [of(DType.bool, 2, 3), of(DType.f32, 1, 1)]
@@ -201,6 +205,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "fuse": (lambda: recover(Loop(keras).graph(), Context()), Context()),
     "simplify": (lambda: trace_graph(small_model, [of(DType.f32, B, 4)]), Context()),
     "legalize_broadcast": (crosswise, Context()),
+    "doubles_in_f32": (cosine_in_double, Context()),
     "legalize_dtypes": (without_kernel, Context()),
     "target_composites": (root_mean_square, Context(target=target_named("google-tensor"))),
     "legalize_target": (any_of_rows, Context(target=target_named("tflite-micro"))),

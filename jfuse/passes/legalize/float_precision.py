@@ -52,9 +52,10 @@ def doubles_in_f32(program: Program, ctx: Context) -> Program:
     if ctx.forms.precision == "source" or lacking is None:
         return program
     kept = 'jfuse.Forms(precision="source") refuses it'
+    where = f"{lacking.source}: " if lacking.source else ""
     _tell(
         ctx,
-        f"{lacking.source}: LiteRT has no {lacking.op.builtin} of f64, so f64 is computed in f32 (7 digits); {kept}",
+        f"{where}LiteRT has no {lacking.op.builtin} of f64, so f64 is computed in f32 (7 digits); {kept}",
     )
     narrowed = in_f32(program, partial(_keeps_type, ctx), frozenset(ctx.pipeline.custom_ops), _DOUBLE)
     return with_signatures(narrowed, lambda s: replace(s, graph=ctx.sub.simplify(s.graph, ctx, {})))
