@@ -29,6 +29,7 @@ from jfuse.passes.gates.debug_metadata import drop_debug_metadata
 from jfuse.passes.gates.loaded_on_target import loaded_on_target
 from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
+from jfuse.passes.legalize.copies_in_bodies import copies_in_bodies
 from jfuse.passes.legalize.dense_weights import dense_weights
 from jfuse.passes.legalize.float_precision import compute_in_f32, doubles_in_f32
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
@@ -207,6 +208,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
         why="results that are inputs, constants or repeated get a tensor of their own",
     ),
     Stage(loaded_on_target, on="program", why="of states and results as the file has them"),
+    Stage(copies_in_bodies, why="before memory_apart, which reads its RESHAPEs; after all others that make operators"),
     Stage(alone(memory_apart), why="last: what it looks at is the order of the operators in the file"),
 )
 

@@ -19,6 +19,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import substitute_graph
 from jfuse.kernels import ops
+from jfuse.kernels.control import while_
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.recover import recover
@@ -164,6 +165,19 @@ def read_later() -> Graph:
     return trace_graph(call, [of(DType.f32, 2, 3)])
 
 
+def cut_and_joined_in_a_loop() -> Graph:
+    """A loop with copies of XNNPACK that begin or end at values of LiteRT."""
+    of_rows = [of(DType.i32), of(DType.f32, B, 4)]
+
+    def step(i: Any, x: Any) -> Any:
+        first, second = ops.split(np.int32(1), ops.gather(x, np.array([3, 2, 1, 0], np.int32), axis=1), num_splits=2)
+        return ops.add(i, np.int32(1)), ops.concatenation(ops.tanh(second), ops.cos(first), axis=1)
+
+    cond = trace_graph(lambda i, x: ops.less(i, np.int32(3)), of_rows, "cond")
+    loop = trace_graph(step, of_rows, "body")
+    return trace_graph(lambda x: while_([np.int32(0), x], [cond, loop])[1], of_rows[1:])
+
+
 def lstm_operator() -> Graph:
     """An LSTM that starts from zeros."""
     gates = [np.full((1, 2), n, np.float32) for n in (1, 2, 3, 4)]
@@ -219,6 +233,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "step_by_step": (lstm_operator, Context(target=target_named("compiled-model"))),
     "computed_starts": (basic_cell, Context()),
     "loaded_on_target": (handed_through, Context(target=target_named("compiled-model"))),
+    "copies_in_bodies": (cut_and_joined_in_a_loop, Context()),
     "memory_apart": (read_later, Context()),
 }
 

@@ -1,4 +1,4 @@
-"""Casts that change nothing, and products of casts that the runtime has no kernel for."""
+"""Casts that change nothing, and operations on casts and bits that others say better."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Atom, Eqn
+from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
+from jfuse.lowering.peephole.pattern import one_of
 from jfuse.lowering.peephole.registry import Match, peephole
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rules import need
 
 
@@ -41,3 +43,13 @@ def product_of_masks(match: Match, x: Atom, y: Atom) -> Any:
     need(x.type.dtype is y.type.dtype is DType.bool, "booleans")
     need(match.eqn.params["fused_activation_function"] == "NONE", "no_activation")
     return ops.cast(ops.logical_and(x, y), out_data_type=DType.f64)
+
+
+@peephole(lambda: ops.bitcast(one_of(ops.concatenation)(...).named("join")))
+def join_of_bits(match: Match, join: Eqn) -> Any:
+    """BITCAST(CONCATENATION(BITCAST(x), BITCAST(y))) to the type of x and y is their CONCATENATION."""
+    before = [match.view.producer(a) for a in join.inputs if isinstance(a, Var)]
+    values = [b.inputs[0] for b in before if b is not None and b.op is ops.bitcast]
+    types = {(v.type.dtype, v.type.quantization) for v in values if v is not None}
+    need(len(values) == len(join.inputs) and types == {(match.result.type.dtype, None)}, "type_of_result")
+    return again(join, inputs=tuple(values))
