@@ -15,7 +15,7 @@ from typing import Any
 import jfuse
 from jfuse.frontends.example_model import export_example
 from jfuse.ir.graph import Program
-from jfuse.reports.lanes import place
+from jfuse.reports.page import place
 from jfuse.reports.rows import rows_of
 
 RESULT = Path(__file__).parent / "results" / "graphs.json"

@@ -7,13 +7,10 @@ import jfuse.lowering.from_torch.rules  # noqa: F401
 from jfuse.lowering.composites import embedding, keras, l2_pool, lingvo, lookup, recurrent  # noqa: F401
 from jfuse.lowering.ops.array import (  # noqa: F401
     array,
-    debug,
-    gather,
     lists,
     ragged,
     scatter,
     sequence,
-    shapes,
     slicing,
     sort,
     sparse,
@@ -26,7 +23,6 @@ from jfuse.lowering.ops.image import (  # noqa: F401
     crops,
     detection,
     drawing,
-    morphology,
     patches,
     projection,
     resize,
@@ -38,16 +34,13 @@ from jfuse.lowering.ops.linalg import (  # noqa: F401
     matrix,
 )
 from jfuse.lowering.ops.math import (  # noqa: F401
-    bessel,
     bits,
     complex_numbers,
     division,
     elementwise,
     fake_quant,
-    gamma,
     histogram,
     quantile,
-    quantized_floats,
     random,
     reduce,
     segment,

@@ -17,15 +17,13 @@ RULES_BY_OP = {
     "jfuse.passes.legalize.copies_in_bodies",
     "jfuse.passes.outline.attention",
     "jfuse.passes.outline.norms",
-    "jfuse.passes.scans.fission.vectorize_rules",
+    "jfuse.passes.scans.fission.vectorize",
     "jfuse.passes.scans.to_loops.known_bounds",
-    "jfuse.passes.states.step_gathers",
     "jfuse.passes.states.step_moves",
-    "jfuse.passes.states.step_products",
     "jfuse.passes.states.step_windows",
     "jfuse.proof.index_ranges",
     "jfuse.proof.ranges",
-    "jfuse.verification.locate.kernel_roundings",
+    "jfuse.verification.locate.inner_rounding",
 }
 """Files that hold a rule for each op, or for each composite of a target, as those of lowering/ do.
 
@@ -35,7 +33,7 @@ TABLES_OF_OTHERS = (
     "jfuse.quantization.recipe_json",
     "jfuse.tflite.targets.conditions",
     "jfuse.tflite.targets.ethos_conditions",
-    "jfuse.tflite.targets.resolver",
+    "jfuse.tflite.c_source",
 )
 MOST_FILES_OF_THE_FORMAT = 10
 """Files of jfuse/tflite that may, as a format is about builtins by name. The rows of the runtime are not counted."""

@@ -10,17 +10,40 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from jfuse.base.errors import JfuseError, NotFused, RuleError, need_choice, shown
 from jfuse.base.users_code import as_users, users_code
-from jfuse.ir.graph import Eqn, Graph, Op, Program, Var
+from jfuse.ir.graph import Eqn, Graph, Op, Program, Var, body_of
 from jfuse.ir.trace import active_trace
-from jfuse.ir.walk import live_eqns
+from jfuse.ir.walk import live_eqns, with_bodies
 from jfuse.lowering.peephole.registry import Match, PatternRule, pattern_rule
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
-from jfuse.passes.mapped import each_equation
 from jfuse.passes.regions import changed_regions
+from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.proof.prove import ROUNDED, Proof, prove
 from jfuse.records.conversion import Fusion, Refusal
+
+# `Graph.map`, and passes of patterns: equations replaced by what a function makes of each.
+
+
+@body_of("Graph.map")
+def mapped(graph: Graph, change: Callable[[Eqn], Any]) -> Graph:
+    """The graph with each equation kept or replaced, bodies first; the same object where none is replaced."""
+    return each_equation(graph, lambda eqn, view: change(eqn))
+
+
+def each_equation(graph: Graph, change: Callable[[Eqn, GraphView], Any]) -> Graph:
+    """As `mapped`, for a function that is also given the graph around the equation."""
+    inner = with_bodies(graph, lambda body: each_equation(body, change))
+    around = Rewriting(inner)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        results = change(eqn, around)
+        return results if results is None or isinstance(results, tuple) else (results,)
+
+    changed = around.run(visit)
+    return changed if changed is inner else eliminate_dead_code(changed)
+
 
 Of = TypeVar("Of", Graph, Program)
 _Place: TypeAlias = Literal["before", "after", "instead"]

@@ -23,21 +23,17 @@ from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
 from jfuse.passes.fuse.target_steps import step_by_step
 from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
-from jfuse.passes.gates.callable_on_target import callable_on_target
+from jfuse.passes.gates.callable_on_target import callable_on_target, loaded_on_target, states_on_target
 from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
-from jfuse.passes.gates.loaded_on_target import loaded_on_target
-from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.copies_in_bodies import copies_in_bodies
-from jfuse.passes.legalize.dense_weights import dense_weights
 from jfuse.passes.legalize.float_precision import compute_in_f32, doubles_in_f32
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
-from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
+from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes, promote_loops
 from jfuse.passes.legalize.legalize_target import legalize_target
 from jfuse.passes.legalize.memory_apart import memory_apart
-from jfuse.passes.legalize.promote_loops import promote_loops
-from jfuse.passes.legalize.remade_weights import remade_weights
+from jfuse.passes.legalize.remade_weights import dense_weights, remade_weights
 from jfuse.passes.options import CountedStage
 from jfuse.passes.outline.target_composites import target_composites
 from jfuse.passes.own import Pass, passes_of, registered_passes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,14 +12,12 @@ import numpy as np
 from jfuse.base.errors import JfuseError, need_choice
 from jfuse.base.json_form import JsonFormat
 from jfuse.ir.dims import is_known, substitute_dim, symbols_in
-from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.control import if_, scan, while_
 from jfuse.passes.options import COST_ORDERS, CostOrder
 from jfuse.passes.states.layers import layer_of
-from jfuse.programs.arena import arena_bytes
 from jfuse.programs.operator_times import operator_times
-from jfuse.programs.products import products_of
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.tensor_data import packed_size
 
@@ -233,3 +232,88 @@ def _all(eqn: Eqn) -> Iterator[Eqn]:
 
 def _stored(const: Const) -> int:
     return packed_size(const.stored, const.type.dtype)
+
+
+# How many products of two numbers that are added up (MACs) an equation computes, for given sizes.
+
+
+def products_of(eqn: Eqn, inputs: list[TensorType | None], outputs: list[TensorType]) -> int:
+    """The multiply-accumulates of one run of an equation, its bodies aside.
+
+    inputs, outputs: the types with numbers for all sizes. Products of elements (MUL), which nothing adds up, are none.
+    """
+    if eqn.op.cell:
+        return _of_cell(eqn, outputs)
+    if eqn.op.product == "windows":
+        return _of_windows(eqn, inputs, outputs[0])
+    if eqn.op.product == "matrices":
+        x = inputs[0]
+        assert x is not None, "an operand"
+        transposed = eqn.params.get("adj_x", False)
+        return _count(outputs[0]) * int(x.shape[-2 if transposed else -1] if x.shape else 1)
+    return 0
+
+
+def _of_windows(eqn: Eqn, inputs: list[TensorType | None], output: TensorType) -> int:
+    """Products of a convolution: the weights of a channel for each element of its result, or operand if transposed."""
+    weights = inputs[eqn.op.operand_index("weights")]
+    transposed = eqn.op.operand_at(0).decides_size
+    each = inputs[2] if transposed else output
+    assert weights is not None, "an operand"
+    assert each is not None, "an operand"
+    return _count(each) * _count(weights) // int(each.shape[-1])
+
+
+def _of_cell(eqn: Eqn, outputs: list[TensorType]) -> int:
+    """Of a recurrent operator: each matrix of weights once for each row and step."""
+    matrices = sum(a.array.size for a in eqn.inputs if isinstance(a, Const) and a.array.ndim == 2)
+    return matrices * prod(int(size) for size in outputs[0].shape[:-1])
+
+
+def _count(of: TensorType) -> int:
+    return prod(int(size) for size in of.shape)
+
+
+# How much memory the values of a graph take, where each has a place as long as something reads it.
+
+_ALIGNMENT = 64  # tflite/util.h, kDefaultTensorAlignment
+
+
+def arena_bytes(graph: Graph, sizes: Mapping[Var, int]) -> int:
+    """The bytes of an arena for the values of a graph, planned greedily by size as LiteRT's planner does.
+
+    sizes: the bytes of each value; of those in bodies each graph has its own arena. Operators that work in place or
+    need memory of their own are not known here, so that the real arena is a little smaller or larger.
+    Algorithm: greedy by size (Pisarchyk and Lee, 2020). Invariant: no two values that live at once overlap.
+    """
+    spans = _spans(graph)
+    placed: list[tuple[int, int, Var]] = []  # begin, end, value
+    for var in sorted(spans, key=lambda v: (-sizes[v], spans[v])):
+        first, last = spans[var]
+        taken = sorted((b, e) for b, e, other in placed if spans[other][0] <= last and first <= spans[other][1])
+        place = 0
+        for begin, end in taken:
+            if place + sizes[var] <= begin:
+                break
+            place = max(place, end)
+        placed.append((place, place + _aligned(sizes[var]), var))
+    return max((end for _, end, _ in placed), default=0)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _spans(graph: Graph) -> dict[Var, tuple[int, int]]:
+    """When each value begins, and when it is read last: numbers of equations; results live to the end."""
+    end = len(graph.eqns)
+    first = {var: 0 for var in graph.inputs} | {v: i for i, eqn in enumerate(graph.eqns) for v in eqn.outputs}
+    last = dict(first)
+    reads: Sequence[tuple[int, Atom | None]] = [
+        *((i, atom) for i, eqn in enumerate(graph.eqns) for atom in eqn.inputs),
+        *((end, atom) for atom in (*graph.outputs, *graph.inputs)),
+    ]
+    for i, atom in reads:
+        if isinstance(atom, Var):
+            last[atom] = i
+    return {var: (begin, last[var]) for var, begin in first.items()}

@@ -6,15 +6,13 @@ operations from one part of the source, and the bodies of an operation, are bloc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
 from jfuse.ir.literals import format_const, format_value
 from jfuse.passes.states.layers import layer_of
-from jfuse.reports.repeats import repeats
-from jfuse.reports.scopes import ScopeRun, runs, scope_of
 
 _BODIES = {"while": ("condition", "body"), "if": ("then", "else")}
 _FIRST = 8  # numbers of a large constant that are shown
@@ -207,3 +205,125 @@ def _options(eqn: Eqn) -> list[dict[str, Any]]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
+
+
+# Groups operations by the scopes of the user's model that their sources share.
+
+Scope = tuple[str, ...]
+_DEEPEST = 8  # blocks in blocks; what lies deeper stands in the last one
+
+
+@dataclass
+class ScopeRun:
+    """Operations `start` up to `stop`. name: of the scope, with `inner` runs; "" for operations that need no block."""
+
+    start: int
+    stop: int
+    name: str = ""
+    inner: list[ScopeRun] = field(default_factory=list)
+
+
+def scope_of(source: Source) -> Scope:
+    """The functions and layers around a node, outermost first."""
+    path = "/".join((*source.stack, source.node)).split("/")
+    return tuple(part for part in path[:-1] if part)
+
+
+def runs(scopes: Sequence[Scope], outside: Scope = ()) -> list[ScopeRun]:
+    """The operations in order as runs, nested by scope.
+
+    A scope that holds a single operation, or all of them, makes no block; one that holds just one other scope is told
+    together with it (`encoder/block1`). outside: a scope around them all, which is not told again.
+    """
+    common = _common(scopes, 0, len(scopes), 0)
+    shared = len(outside) if all(scope[: len(outside)] == outside for scope in scopes) else 0
+    return _split(scopes, 0, len(scopes), max(common, shared), _DEEPEST)
+
+
+def _split(scopes: Sequence[Scope], start: int, stop: int, level: int, deepest: int) -> list[ScopeRun]:
+    blocks: list[ScopeRun] = []
+    while start < stop:
+        here = _part(scopes[start], level)
+        end = start + 1
+        while end < stop and _part(scopes[end], level) == here:
+            end += 1
+        if here is None or end - start == 1 or not deepest:
+            _append_plain(blocks, start, end)
+        else:
+            below = _common(scopes, start, end, level)
+            name = "/".join(scopes[start][level:below])
+            blocks.append(ScopeRun(start, end, name, _split(scopes, start, end, below, deepest - 1)))
+        start = end
+    return blocks
+
+
+def _append_plain(found: list[ScopeRun], start: int, stop: int) -> None:
+    if found and not found[-1].name:
+        found[-1].stop = stop
+    else:
+        found.append(ScopeRun(start, stop))
+
+
+def _common(scopes: Sequence[Scope], start: int, stop: int, level: int) -> int:
+    """The first level at which the scopes part."""
+    shortest = min((len(scope) for scope in scopes[start:stop]), default=0)
+    while level < shortest and all(scope[level] == scopes[start][level] for scope in scopes[start:stop]):
+        level += 1
+    return level
+
+
+def _part(scope: Scope, level: int) -> str | None:
+    return scope[level] if level < len(scope) else None
+
+
+# Steps that stand side by side: runs of operations that repeat, as those of an unrolled loop do.
+
+_LONGEST_STEP = 64  # operations of a step
+_FEWEST = 3  # steps in a row
+_FEWEST_OPERATIONS = 12
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Operations from `start` on: `count` steps of the same length."""
+
+    start: int
+    period: int
+    steps: int
+
+    @property
+    def stop(self) -> int:
+        """The operation after the last one."""
+        return self.start + self.period * self.steps
+
+
+def repeats(keys: Sequence[Hashable], start: int, stop: int) -> list[Repeat]:
+    """The runs of repeated operations among those from `start` up to `stop`, first come first served.
+
+    keys: equal for operations that do the same in two steps.
+    """
+    groups: list[Repeat] = []
+    at = start
+    while at < stop:
+        candidates = (_at(keys, at, stop, period) for period in range(2, _LONGEST_STEP + 1))
+        worth = [r for r in candidates if _is_worth(r, keys)]
+        best = max(worth, key=lambda r: (r.stop, -r.period), default=None)
+        if best is not None:
+            groups.append(best)
+            at = best.stop
+        else:
+            at += 1
+    return groups
+
+
+def _is_worth(repeat: Repeat, keys: Sequence[Hashable]) -> bool:
+    """Whether a block helps: a chain of one and the same operation is no loop."""
+    step = set(keys[repeat.start : repeat.start + repeat.period])
+    return repeat.steps >= _FEWEST and repeat.stop - repeat.start >= _FEWEST_OPERATIONS and len(step) > 1
+
+
+def _at(keys: Sequence[Hashable], start: int, stop: int, period: int) -> Repeat:
+    end = start + period
+    while end < stop and keys[end] == keys[end - period]:
+        end += 1
+    return Repeat(start, period, (min(end, stop) - start) // period)

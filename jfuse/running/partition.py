@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
+import jfuse.kernels.integer.bodies  # noqa: F401 (registers them)
 from jfuse.base.limits import DEFAULT_LIMITS, Limits
 from jfuse.ir.dims import symbols_of
-from jfuse.ir.graph import Eqn, Graph, Program, Var
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params, Program, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, by_bodies, users
-from jfuse.kernels.core.integer_types import Rounding, is_quantized
+from jfuse.kernels.core.integer_types import IntegerTypes, Rounding, is_quantized
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.opaque_ops.custom_options import LITERT_OPS
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
-from jfuse.running.integer_op import has_integer_body, on_integers
 from jfuse.running.litert_op import Hosted
 from jfuse.tflite.schema import BUILTIN_CODES
 
@@ -233,3 +233,37 @@ def with_delegates(program: Program) -> bool:
     XNNPACK rounds quantized integers otherwise than the operators' own kernels, by one step.
     """
     return integers_of(program.graphs()) is not None
+
+
+# Equations on quantized integers as ops that know the scales of their operands, which arrays do not carry.
+
+
+@dataclass(frozen=True)
+class OnIntegers(Op):
+    """An op that computes with its integer body."""
+
+    op: Op
+    types: IntegerTypes
+
+    @property
+    def name(self) -> str:
+        """The name of the op that computes, unchanged."""
+        return self.op.name
+
+    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
+        """The quantized types that the equation states for its results."""
+        return self.types.outputs
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
+        """The quantized results, computed of integers by the op's integer body."""
+        return self.op.run_integers(self.types, inputs, params)
+
+
+def has_integer_body(eqn: Eqn, rounding: Rounding | None) -> bool:
+    """Whether the equation's op has an integer body for its types and options, in a rounding."""
+    return eqn.op.takes_integers(eqn, rounding)
+
+
+def on_integers(eqn: Eqn, rounding: Rounding | None) -> Eqn:
+    """The equation with the scales in its op."""
+    return replace(eqn, op=OnIntegers(eqn.op, IntegerTypes.of(eqn, rounding)))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
+from jfuse.tflite.schema import is_custom
 from jfuse.tflite.targets.file_operators import operators_of
-from jfuse.tflite.targets.resolver import resolver_method
 
 _BYTES_A_LINE = 16
 _RESOLVER = "tensorflow/lite/micro/micro_mutable_op_resolver.h"
@@ -93,3 +93,21 @@ def _operators(data: bytes, name: str) -> str:
             "",
         ]
     )
+
+
+# The methods of tflite-micro's MicroMutableOpResolver that add operators, by builtin.
+
+# Names that are not those of the builtins word by word (tensorflow/lite/micro/micro_mutable_op_resolver.h).
+_METHODS = {
+    "BATCH_MATMUL": "BatchMatMul",
+    "CUMSUM": "CumSum",
+    "PADV2": "PadV2",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
+}
+
+
+def resolver_method(builtin: str) -> str | None:
+    """The method that adds a builtin, as `AddFullyConnected`; None for custom operators, which users add."""
+    if is_custom(builtin):
+        return None
+    return "Add" + _METHODS.get(builtin, "".join(w if w[0].isdigit() else w.capitalize() for w in builtin.split("_")))

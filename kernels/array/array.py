@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from jfuse.base.errors import TypeMismatch
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import agreed, axes_from_front, from_front, resolved_shape
-from jfuse.kernels.core.op import Array, Axes, Paddings, Sizes, Static, namespace, tfl
+from jfuse.kernels.core.op import Array, Axes, Paddings, ShapeOnly, Sizes, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, sizes_in_any_order
 
 
@@ -250,3 +251,81 @@ def _reverse_sequence_type(x: TensorType, seq_lengths: TensorType, *, seq_dim: i
 
 def _along(vector: Array, axis: int, rank: int) -> Array:
     return vector.reshape(tuple(-1 if i == axis else 1 for i in range(rank)))
+
+
+# SHAPE and RANK, which read no data.
+
+
+@tfl("SHAPE", on_shapes=True, at_allocation=True)
+def shape(x: ShapeOnly, /, *, out_type: DType = DType.i32) -> Array:
+    """The sizes of x.   x: any[...] -> i32|i64[rank]   Source: tflite/kernels/shape.cc"""
+    return _sizes(x.shape, out_type)
+
+
+@shape.types
+def _shape_type(x: TensorType, *, out_type: DType) -> TensorType:
+    return TensorType((x.rank,), out_type)
+
+
+@tfl("RANK", on_shapes=True, at_allocation=True)
+def rank(x: ShapeOnly, /) -> Array:
+    """The number of dimensions of x.   x: any[...] -> i32[]   Source: tflite/kernels/rank.cc"""
+    return np.asarray(len(x.shape), np.int32)
+
+
+@rank.types
+def _rank_type(x: TensorType) -> TensorType:
+    return TensorType((), DType.i32)
+
+
+def _sizes(dims: tuple[Any, ...], out_type: DType) -> Any:
+    known = all(isinstance(d, int) for d in dims)
+    return np.array(dims, out_type.numpy if known else object)
+
+
+# Ops that order or tell apart elements: the greatest ones, distinct ones, buckets.
+
+
+@tfl("TOPK_V2", sized_by_data=True, switch="select", chooses=True, entries=("x",))
+def topk_v2(x: Array, k: Static, /) -> tuple[Array, Array]:
+    """The k largest elements along the last dimension, largest first, and their places; of equals the first one.
+
+    x: n[..., size]; k: i32[]; results: n[..., k], i32[..., k]   Source: tflite/kernels/topk_v2.cc
+    """
+    values, places = jax.lax.top_k(x, k)
+    return values, places.astype(np.int32)
+
+
+@topk_v2.types
+def _topk_v2_type(x: TensorType, k: Any) -> tuple[TensorType, TensorType]:
+    shape = (*x.shape[:-1], k)
+    return TensorType(shape, x.dtype), TensorType(shape, DType.i32)
+
+
+@tfl("UNIQUE", traceable=False, chooses=True)
+def unique(x: Array, /, *, idx_out_type: DType = DType.i32) -> tuple[Array, Array]:
+    """The distinct elements in the order in which they come, and which of them each element is.
+
+    x: n[size] -> n[count], i32|i64[size]   Source: tflite/kernels/unique.cc
+    """
+    _, first, inverse = np.unique(np.asarray(x), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return np.asarray(x)[first[order]], np.argsort(order)[inverse.reshape(-1)].astype(idx_out_type.numpy)
+
+
+@unique.types
+def _unique_type(x: TensorType, *, idx_out_type: DType) -> tuple[TensorType, TensorType]:
+    return TensorType((fresh_size(),), x.dtype), TensorType(x.shape, idx_out_type)
+
+
+@tfl("BUCKETIZE", elementwise=True, switch="compare")
+def bucketize(x: Array, /, *, boundaries: tuple[float, ...]) -> Array:
+    """How many of the boundaries, which ascend, are not greater than the element.
+
+    x: f32|f64|i32|i64[...] -> i32[...]. Integers are compared as floats.   Source: tflite/kernels/bucketize.cc
+    """
+    xp = namespace(x)
+    limits = np.asarray(boundaries, np.float32)
+    numbers = x if DType.of(x.dtype).is_float else x.astype(np.float32)
+    wide = xp.promote_types(numbers.dtype, np.float32)
+    return xp.searchsorted(xp.asarray(limits.astype(wide)), numbers.astype(wide), side="right").astype(np.int32)

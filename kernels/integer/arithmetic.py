@@ -11,12 +11,26 @@ import numpy as np
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
-from jfuse.kernels.core.op import Array
+from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.integer.numbers.fixed_point import Multiplier, high_mul, multiplied, multiplied_once, wide
 from jfuse.kernels.integer.numbers.inverse_root import inverse_root
 from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished, to_nearest_even
 from jfuse.kernels.integer.tables import is_of_bytes, looked_up
-from jfuse.kernels.math.elementwise import abs_, add, mul, rsqrt, sqrt, squared_difference, sub
+from jfuse.kernels.math.elementwise import (
+    abs_,
+    add,
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    mul,
+    not_equal,
+    rsqrt,
+    sqrt,
+    squared_difference,
+    sub,
+)
 
 _LEAST, _END = 2.0**-10, 2.0**8
 """Scales of terms over that of the sum that XNNPACK takes.   Source: xnnpack_delegate.cc, VisitAddNode"""
@@ -195,3 +209,31 @@ def _product_scale(types: IntegerTypes) -> Any:
     """f32[], or f64[] in tflite-micro.   Source: tflite/kernels/mul.cc; micro/kernels/mul_common.cc"""
     of = np.float64 if types.rounding == "tflm" else np.float32
     return of(types.scale(0)) * of(types.scale(1)) / of(types.output_scale())
+
+
+# EQUAL, LESS and the other comparisons of quantized integers.
+
+_BITS = 8  # that are added before scales are multiplied in
+
+
+def _takes_bytes(types: IntegerTypes, options: Params) -> bool:
+    quantized = [t for t in types.inputs if t is not None and is_per_tensor(t) and t.dtype is DType.i8]
+    return len(quantized) == 2 and all(types.scale(i) < 1 for i in (0, 1))
+
+
+def _declare_comparison(op: TflOp) -> None:
+    def body(types: IntegerTypes, x: Array, y: Array, /) -> Array:
+        """Source: tflite/kernels/comparisons.cc, ComparisonQuantized"""
+        x, y = (
+            multiplied(
+                (jnp.asarray(v).astype(np.int32) - types.zero_point(i)) << _BITS, Multiplier.of(float(types.scale(i)))
+            )
+            for i, v in enumerate((x, y))
+        )
+        return op.body(x, y)
+
+    op.quantized(_takes_bytes)(body)
+
+
+for _op in (equal, greater, greater_equal, less, less_equal, not_equal):
+    _declare_comparison(_op)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from jfuse.kernels.integer import (  # noqa: F401
     activation,
     arithmetic,
-    comparison,
     convolution,
     lstm,
     matmul,
-    pool,
     reduction,
     resize,
     same_scale,
     scales,
-    softmax,
     svdf,
     tables,
-    transposed_convolution,
 )

@@ -16,9 +16,11 @@ from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array, namespace
 from jfuse.kernels.integer.numbers.exact_products import byte_products, float_of, in_bytes_or_floats, in_two_bytes
 from jfuse.kernels.integer.numbers.rescaling import rescaled, takes_products
-from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished
-from jfuse.kernels.nn.conv import conv_2d, convolved, depthwise_conv_2d
+from jfuse.kernels.integer.numbers.scaling import CLAMPS, activation_range, finished
+from jfuse.kernels.integer.tables import is_of_bytes_or_words
+from jfuse.kernels.nn.conv import conv_2d, convolved, depthwise_conv_2d, transpose_conv, transpose_convolved
 from jfuse.kernels.nn.conv_without_xla import convolved_as_product, depthwise_shifted, padded, places
+from jfuse.kernels.nn.pool import average_pool_2d, max_pool_2d
 from jfuse.kernels.nn.windows import same_padding, window_count, window_counts
 
 _IMAGES = ("NHWC", "OHWI", "NHWC")
@@ -160,3 +162,86 @@ def _is_inside(size: Any, window: int, stride: int, dilation: int) -> Array:
     starts = stride * xp.arange(count) - same_padding(size, window, stride, dilation)[0]
     places = starts[:, None] + dilation * np.arange(window)
     return ((places >= 0) & (places < size)).astype(np.int32)
+
+
+# AVERAGE_POOL_2D and MAX_POOL_2D on quantized integers.
+
+
+def _takes_pool(types: IntegerTypes, options: Params) -> bool:
+    same = (types.scale(0), types.zero_point(0)) if is_of_bytes_or_words(types) else None
+    return options["fused_activation_function"] in CLAMPS and same == (types.output_scale(), types.output_zero_point())
+
+
+@average_pool_2d.quantized(_takes_pool)
+def _average_pool(types: IntegerTypes, x: Array, /, **options: Any) -> Array:
+    """Rounded to nearest, halves away from zero.   Source: tflite/kernels/internal/reference/integer_ops/pooling.h"""
+    x = jnp.asarray(x).astype(np.int32)
+    total, count = (_over_windows(v, np.int32(0), lax.add, options) for v in (x, jnp.ones_like(x)))
+    size = (jnp.abs(total) + count // 2) // count
+    return _within(jnp.sign(total) * size, types, options)
+
+
+@max_pool_2d.quantized(_takes_pool)
+def _max_pool(types: IntegerTypes, x: Array, /, **options: Any) -> Array:
+    x = jnp.asarray(x)
+    return _within(_over_windows(x, np.array(np.iinfo(x.dtype).min, x.dtype), lax.max, options), types, options)
+
+
+def _over_windows(x: Array, first: Any, combine: Any, options: Params) -> Array:
+    window = (1, options["filter_height"], options["filter_width"], 1)
+    strides = (1, options["stride_h"], options["stride_w"], 1)
+    return lax.reduce_window(x, first, combine, window, strides, options["padding"])
+
+
+def _within(x: Array, types: IntegerTypes, options: Params) -> Array:
+    least, greatest = activation_range(types.outputs[0], options["fused_activation_function"])
+    return jnp.clip(x, least, greatest).astype(types.outputs[0].dtype.numpy)
+
+
+# TRANSPOSE_CONV on quantized integers.
+
+_X = 2  # the position of the image
+
+
+def _takes_transposed(types: IntegerTypes, options: Params) -> bool:
+    of, bias = types.quantization(1), types.inputs[3]
+    if of is None or not is_per_tensor(types.inputs[_X]) or not is_per_tensor(types.outputs[0]):
+        return False
+    if options["fused_activation_function"] not in CLAMPS or options["quantized_bias_type"] is DType.i32:
+        return False
+    if types.on_default_path and _has_gaps(types, options):
+        return False  # where no weight reaches, LiteRT 2.3.0 rounds in another way
+    constant = {0, 1} | ({3} if bias else set()) <= types.constants
+    scales = (len(of.scale) == 1 or of.axis == 0) and not of.block_size and not any(of.zero_point)
+    return constant and scales and takes_products(types, _X, 3)
+
+
+def _has_gaps(types: IntegerTypes, options: Params) -> bool:
+    """Whether weights span less than the strides, so that parts of the result are the bias alone, or may be."""
+    image, weights, result = (
+        t.shape if t is not None else () for t in (types.inputs[_X], types.inputs[1], types.outputs[0])
+    )
+    for axis, stride in ((1, options["stride_h"]), (2, options["stride_w"])):
+        known = is_known(image[axis]) and is_known(result[axis])
+        missing = result[axis] - stride * (image[axis] - 1) if known else stride
+        if weights[axis] < missing:
+            return True
+    return False
+
+
+@transpose_conv.quantized(_takes_transposed)
+def _transpose_conv(
+    types: IntegerTypes, output_shape: Any, weights: Array, x: Array, bias: Array | None = None, /, **options: Any
+) -> Array:
+    """Source: tflite/kernels/internal/reference/integer_ops/transpose_conv.h"""
+    is_wide = types.dtypes(_X) == (DType.i16,)
+    dtype = float_of(weights.size // weights.shape[0], 1 << 15 if is_wide else 1 << 8, 1 << 7)
+    image = jnp.asarray(x).astype(dtype) - dtype(types.zero_point(_X))
+    strides = (options["stride_h"], options["stride_w"])
+    layout = ("NHWC", "OHWI", "NHWC")
+    convolved = transpose_convolved(
+        image, weights.astype(dtype), output_shape, options["padding"], strides, (1, 1), layout
+    )
+    total = convolved.astype(np.int64 if is_wide else np.int32)
+    total = total if bias is None else total + bias
+    return finished(rescaled(types, total, _X), types.outputs[0], options["fused_activation_function"])

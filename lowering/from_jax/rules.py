@@ -7,9 +7,7 @@ from jfuse.lowering.from_jax import (  # noqa: F401
     elementwise,
     indexing,
     linalg,
-    products,
     reductions,
     scatter,
     shapes,
-    windows,
 )

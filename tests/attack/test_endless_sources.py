@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import jfuse
 from jfuse.base.limits import Limits
-from jfuse.verification.runners.tensorflow_calls import called
+from jfuse.verification.runners.in_tensorflow import called
 
 SECONDS = 30.0  # on a busy machine; nothing here would end by itself
 SPEC = tf.TensorSpec([None], tf.int32)

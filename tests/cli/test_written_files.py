@@ -12,7 +12,7 @@ from typer.models import OptionInfo
 from typer.testing import CliRunner
 
 from jfuse.cli import app as cli
-from jfuse.cli.written_files import FILES, need_apart
+from jfuse.cli.frame import FILES, need_apart
 
 READ = ("a.tflite", "b.tflite", "in.npz", "recipe.json", "labels.txt", "data/1.npz", "sm/saved_model.pb", "rule.py")
 READ_OVER = [

@@ -11,7 +11,7 @@ import pytest
 
 import jfuse
 from jfuse import ir, ops
-from jfuse.programs.arena import arena_bytes
+from jfuse.programs.cost import arena_bytes
 
 RNG = np.random.default_rng(0)
 

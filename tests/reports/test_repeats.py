@@ -10,8 +10,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.reports.repeats import Repeat, repeats
-from jfuse.reports.rows import rows_of
+from jfuse.reports.rows import Repeat, repeats, rows_of
 
 WEIGHTS = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
 

@@ -10,9 +10,8 @@ import pytest
 from jfuse.ir.graph import Graph, Source
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
-from jfuse.reports.lanes import COLUMNS, place
-from jfuse.reports.rows import Rows, rows_of
-from jfuse.reports.scopes import ScopeRun, runs, scope_of
+from jfuse.reports.page import COLUMNS, place
+from jfuse.reports.rows import Rows, ScopeRun, rows_of, runs, scope_of
 from tests.reports.small import ROW, at, blocks, loop
 
 

@@ -12,10 +12,9 @@ import pytest
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.kernels import ops
 from jfuse.opaque_ops.tf_op import CustomOp
-from jfuse.tflite.c_source import c_files, identifier
+from jfuse.tflite.c_source import c_files, identifier, resolver_method
 from jfuse.tflite.schema import custom_code
 from jfuse.tflite.targets.file_operators import operators_of
-from jfuse.tflite.targets.resolver import resolver_method
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import dense, f32, program
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Program, Signature
 from jfuse.passes.context import Context
+from jfuse.tflite.schema import VARIABLES
+from jfuse.tflite.targets.compiled_model import why_not_loaded
 from jfuse.tflite.targets.target import Target
 
 _INDENT = "\n            "
@@ -67,3 +69,37 @@ def _open_sizes(signatures: tuple[Signature, ...], ctx: Context) -> list[tuple[s
     message = "plans its memory before the first call: all sizes must be fixed"
     remedy = "fix the batch: batch=1, or an input signature without open dimensions"
     return [(message, "inputs without open dimensions", ", ".join(open_inputs), remedy)]
+
+
+# The gate for files that CompiledModel, by which a target is reached, refuses as a whole.
+
+
+def loaded_on_target(program: Program, ctx: Context) -> Program:
+    """The program as it is; raises LowerError where the target is reached by CompiledModel and that refuses it."""
+    reasons = why_not_loaded(program) if ctx.target.compiled_model else []
+    if reasons:
+        names = ", ".join(t.name for t in ctx.target.each() if t.compiled_model)
+        raise LowerError(
+            f"LiteRT's CompiledModel, by which the target {names} is reached, does not run the file",
+            expected="a file that it loads",
+            found="; ".join(reasons),
+            remedy='target="litert", for Interpreter alone; or outputs whose sizes follow from those of inputs',
+        )
+    return program
+
+
+# The gate for states that a target cannot keep.
+
+
+def states_on_target(program: Program, ctx: Context) -> Program:
+    """The program as it is; raises LowerError for states in variables where the target has none."""
+    variables = [s.name for s in program.states() if s.home == "variable"]
+    without = [t.name for t in ctx.target.each() if any(t.place_of(builtin) == "refused" for builtin in VARIABLES)]
+    if variables and without:
+        raise LowerError(
+            f"the target {', '.join(without)} keeps nothing from call to call",
+            expected="no states in variables",
+            found=", ".join(variables),
+            remedy='state="io" (the states become inputs and outputs), or state="reset" (every call starts anew)',
+        )
+    return program

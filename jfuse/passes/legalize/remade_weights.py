@@ -8,16 +8,21 @@ the batch, the arena is planned anew, but the kernels do not compute again: the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from jfuse.ir.declared_types import is_stated
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
+from jfuse.ir.sparse import SparseConst
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
 from jfuse.opaque_ops.state_operands import has_open_state
 from jfuse.passes.context import Context
+from jfuse.passes.rewrite import rewrite
 
 
 def remade_weights(graph: Graph, ctx: Context) -> Graph:
@@ -74,3 +79,18 @@ def _sums_once(x: Atom | None, weights: Atom | None) -> bool:
     if x is None or weights is None or x.type.dtype is not DType.f32 or weights.type.quantization is None:
         return False
     return len(set(weights.type.quantization.scale)) > 1
+
+
+# Sparse weights of a file that was read, dense: passes and recipes know constants, and no DENSIFY.
+
+
+def dense_weights(graph: Graph) -> Graph:
+    """The graph with sparse constants dense where DENSIFY makes them so at run time, in bodies too."""
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        operand = eqn.inputs[0] if eqn.op.is_kept and len(eqn.inputs) == len(eqn.outputs) == 1 else None
+        if not isinstance(operand, SparseConst) or operand.type != eqn.outputs[0].type or is_stated(eqn):
+            return None
+        return [Const(operand.array, operand.name)]
+
+    return rewrite(with_bodies(graph, dense_weights), visit)

@@ -24,13 +24,11 @@ from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_intege
 from jfuse.passes.quantize.half_files import with_halves
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
-from jfuse.passes.quantize.integer_ends import with_integer_ends
-from jfuse.passes.quantize.integer_states import with_integer_states
+from jfuse.passes.quantize.integer_ends import with_integer_ends, with_integer_states
 from jfuse.passes.quantize.joins import parts_left_float, unlike_parts
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges, with_spelled_ranges
-from jfuse.passes.quantize.ranges.trained import with_ends
-from jfuse.passes.quantize.ranges.trained_bits import in_trained_bits
+from jfuse.passes.quantize.ranges.trained import in_trained_bits, with_ends
 from jfuse.passes.quantize.ranges.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.recurrence_forms import in_fast_forms
 from jfuse.passes.quantize.respell import respelled

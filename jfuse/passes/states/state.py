@@ -17,7 +17,8 @@ import numpy as np
 from jfuse.base.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
-from jfuse.ir.trace import Trace, at_source, recording
+from jfuse.ir.trace import Trace, active_trace, at_source, recording
+from jfuse.ir.types import TensorType
 from jfuse.ir.walk import producers, substitute, use_counts, with_bodies
 from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, cancels, constant_of, unbroadcast
@@ -25,7 +26,6 @@ from jfuse.opaque_ops.state_operands import keeps_state, overwritten_operands, s
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape, with_run_time_shape
 from jfuse.passes.simplify.dce import eliminate_dead_code
-from jfuse.passes.states.integer_values import in_type_of, stands_for_zero, typed, zeros_like
 from jfuse.passes.states.late_sizes import late_sizes
 
 
@@ -265,3 +265,42 @@ def _tied_read(final: Var, last: Var) -> Var:
     width = final.type.shape[1]
     both = typed(ops.concatenation(final, last, axis=1), final)
     return typed(ops.strided_slice(both, [0, 0], [0, width], [1, 1], begin_mask=0b11, end_mask=0b01), final)
+
+
+# Records ops on quantized integers, for states that are kept quantized.
+
+
+def typed(result: Var, like: Atom) -> Var:
+    """The result of the equation recorded last, where that moves numbers of `like`: it has their scale."""
+    if like.type.quantization is None:
+        return result
+    return _with_type(result, replace(result.type, dtype=like.type.dtype, quantization=like.type.quantization))
+
+
+def _with_type(result: Var, type_: TensorType) -> Var:
+    trace, made = active_trace(), Var(type_)
+    (last,) = trace.take_back(len(trace.eqns) - 1)
+    trace.record(replace(last, outputs=(made,)))
+    return made
+
+
+def stands_for_zero(array: np.ndarray, of: TensorType) -> bool:
+    """Whether all elements are a real 0 in a type."""
+    return bool((array == (0 if of.quantization is None else of.quantization.zero_point[0])).all())
+
+
+def zeros_like(x: Var) -> Var:
+    """Zeros of the type of a tensor, NaN or not. Of integers with a scale x - x, as the runtime has no ZEROS_LIKE."""
+    if x.type.quantization is None:
+        zeros: Var = ops.zeros_like(x)
+        return zeros
+    return typed(ops.sub(x, x), x)
+
+
+def in_type_of(like: Atom, x: Var) -> Var:
+    """The numbers of a tensor in the integers that another one has."""
+    same = x.type.dtype is like.type.dtype and x.type.quantization == like.type.quantization
+    if same or like.type.quantization is None:
+        return x
+    made = Var(replace(x.type, dtype=like.type.dtype, quantization=like.type.quantization))
+    return active_trace().append(ops.quantize, (x,), (made.type,), {})[0]

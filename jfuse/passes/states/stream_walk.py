@@ -14,9 +14,9 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan, scan_parts
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, constant_of
-from jfuse.passes.states import step_gathers, step_moves, step_windows  # noqa: F401 (they register their rules)
+from jfuse.passes.states import step_moves, step_windows  # noqa: F401 (they register their rules)
 from jfuse.passes.states.buffered_steps import ADDS_STEPS, Buffer, added_before, other_padding
-from jfuse.passes.states.step_products import elementwise
+from jfuse.passes.states.step_windows import elementwise
 from jfuse.passes.states.stepped import STEP_RULES, SteppedEqn
 from jfuse.passes.states.steps import LAST, LENGTH, MIXED, UNKNOWN, CallValue, StepAxis, StepsMix, Value
 

@@ -6,25 +6,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from jfuse.base.errors import BadFlatbuffer, JfuseError, LowerError, TypeMismatch
 from jfuse.ir.dims import SymbolNames, is_known
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source
 from jfuse.ir.types import DType, TensorType
 from jfuse.opaque_ops.state_operands import operand_name, state_operands
+from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.tflite.intermediates import without_empty
 from jfuse.tflite.names import source_of
 from jfuse.tflite.read.buffers import ReadBuffers
-from jfuse.tflite.read.custom import record_custom
 from jfuse.tflite.read.fields import options_of, text
 from jfuse.tflite.read.metadata import debug_index
-from jfuse.tflite.read.operators import Results, equation, opaque
-from jfuse.tflite.read.resources import ON_RESOURCES, effects_of
+from jfuse.tflite.read.operators import Results, equation, opaque, state_types
 from jfuse.tflite.read.states import ON_VARIABLES, StateNames, SubgraphStates, updated_states
 from jfuse.tflite.read.tables import ON_TABLES, Contents, lookup_operands
 from jfuse.tflite.read.tensors import ReadTensors
 from jfuse.tflite.runtime.versions import own_version
 from jfuse.tflite.schema import is_custom
+
+# Variables and tables of a .tflite file where they stay resources: operators with an effect, in the file's order.
+# So are files read in which a variable is used within a loop or a branch, or begins with a value that is computed.
+
+ON_RESOURCES = ON_VARIABLES | ON_TABLES | {"HASHTABLE_FIND", "HASHTABLE_SIZE"}
+"""Builtins that make, read or change a resource."""
+
+_EFFECT = "resources"
+_HANDLES = frozenset({"VAR_HANDLE", "HASHTABLE"})
+
+
+def effects_of(eqn: Eqn) -> tuple[str, ...]:
+    """The effect of an equation that works on resources, or one of whose bodies does."""
+    builtin = eqn.op.builtin
+    works = builtin in ON_RESOURCES - _HANDLES
+    return (_EFFECT,) if works or any(inner.effects for body in eqn.bodies for inner in body.eqns) else ()
 
 
 class ReadParts(Protocol):
@@ -239,3 +256,27 @@ class Subgraph:
         if constant is None:
             raise BadFlatbuffer("a tensor is read before it is written", where=self.tensors.place(index))
         return constant
+
+
+# Custom operators of a .tflite file: kept as they are, options and all, with the types that the file states.
+
+
+def record_custom(
+    name: str,
+    version: int,
+    operator: Any,
+    operands: Sequence[Atom | None],
+    results: Results,
+    buffers: ReadBuffers,
+) -> Sequence[Var]:
+    """The results of a custom operator, its new states among them, recorded in the active trace."""
+    types = (*results.types(), *state_types(operands, results.updated))
+    params = {"options": _options(operator, buffers), "version": version, "updates": results.updated}
+    return active_trace().append(CustomOp(name, types), operands, types, params)
+
+
+def _options(operator: Any, buffers: ReadBuffers) -> bytes:
+    start, size = int(operator.largeCustomOptionsOffset), int(operator.largeCustomOptionsSize)
+    behind = buffers.behind(start, size, "the options of a custom operator lie")
+    data = operator.customOptions if behind is None else behind
+    return b"" if data is None else bytes(np.asarray(data, np.uint8))

@@ -13,11 +13,11 @@ from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.dims import Shape, is_known
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.quantization import Quantization
-from jfuse.ir.types import TENSOR_TYPES, HeldType, TensorType
+from jfuse.ir.sparse import Level, SparseConst
+from jfuse.ir.types import TENSOR_TYPES, DType, HeldType, TensorType
 from jfuse.tflite.names import Names
 from jfuse.tflite.schema import QUANTIZED_IN_BLOCKS
 from jfuse.tflite.write.buffers import Buffers
-from jfuse.tflite.write.sparsity import sparsity_table
 
 _LARGEST_SIZE = 2**31 - 1  # of one axis
 
@@ -117,3 +117,40 @@ def _quantization(quantization: Quantization | None) -> Any:
         if quantization.maximum:
             table.max = np.array(quantization.maximum, np.float32)
     return table
+
+
+# The tables of a file that place the elements of a sparse constant.
+
+_VECTORS = {
+    DType.i32: (schema.SparseIndexVector.Int32Vector, schema.Int32VectorT),
+    DType.u16: (schema.SparseIndexVector.Uint16Vector, schema.Uint16VectorT),
+    DType.u8: (schema.SparseIndexVector.Uint8Vector, schema.Uint8VectorT),
+}
+
+
+def sparsity_table(const: Const) -> Any:
+    """The table of a sparse constant; None for a dense one."""
+    if not isinstance(const, SparseConst):
+        return None
+    table = schema.SparsityParametersT()
+    table.traversalOrder = np.array(const.sparsity.order, np.int32)
+    table.blockMap = np.array(const.sparsity.blocks, np.int32)
+    table.dimMetadata = [_level(level) for level in const.sparsity.levels]
+    return table
+
+
+def _level(level: Level) -> Any:
+    table = schema.DimensionMetadataT()
+    if isinstance(level, int):
+        table.format, table.denseSize = schema.DimensionType.DENSE, level
+        return table
+    table.format = schema.DimensionType.SPARSE_CSR
+    (table.arraySegmentsType, table.arraySegments), (table.arrayIndicesType, table.arrayIndices) = map(_vector, level)
+    return table
+
+
+def _vector(const: Const) -> tuple[int, Any]:
+    number, kind = _VECTORS[const.type.dtype]
+    vector = kind()
+    vector.values = const.array
+    return number, vector

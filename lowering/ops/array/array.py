@@ -7,6 +7,7 @@ arithmetic is left for run time.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -270,3 +271,53 @@ def lower_fill(dims: Array, value: Array) -> Array:
 def lower_empty(shape: Array, *, dtype: DType, init: bool = False) -> Array:
     """Zeros, also where TensorFlow leaves what was in memory."""
     return lower_fill(shape, np.zeros((), dtype.numpy))
+
+
+# Ops that watch values and let them pass: they mean nothing in a file.
+
+
+@lowers("Print")
+def lower_print(x: Array, *data: Array, message: str = "", first_n: int = -1, summarize: int = 3) -> Array:
+    """The first operand; nothing is printed."""
+    return x
+
+
+@lowers("DebugIdentity", "DebugIdentityV2", "DebugIdentityV3")
+def lower_debug_identity(x: Array, **watched: Any) -> Array:
+    """The operand; gradients and debuggers mean nothing here."""
+    return x
+
+
+# Rules for Shape, Size and Rank: shapes as run-time tensors, with symbolic dimensions in them.
+
+
+@lowers("Shape")
+def lower_shape(x: Array, *, out_type: DType = DType.i32) -> Array:
+    """The sizes; a constant where all are known."""
+    return ops.shape(x, out_type=out_type)
+
+
+@lowers("ShapeN")
+def lower_shape_n(*tensors: Array, out_type: DType = DType.i32) -> tuple[Array, ...]:
+    """The sizes of each tensor."""
+    return tuple(ops.shape(x, out_type=out_type) for x in tensors)
+
+
+@lowers("Size")
+def lower_size(x: Array, *, out_type: DType = DType.i32) -> Array:
+    """The number of elements: the product of the sizes."""
+    return ops.reduce_prod(ops.shape(x, out_type=out_type), np.zeros(1, np.int32), keep_dims=False)
+
+
+@lowers("Rank")
+def lower_rank(x: Array) -> Array:
+    """The number of dimensions, always a constant."""
+    return np.asarray(rank(x), np.int32)
+
+
+@lowers("EnsureShape")
+def lower_ensure_shape(x: Array, *, shape: Sequence[int] | None = None) -> Array:
+    """x, or a RESHAPE where its sizes are not known to be these: it fails at run time where TensorFlow does."""
+    if shape is None:
+        return x
+    return shaped(x, tuple(d if size < 0 else size for d, size in zip(x.shape, shape, strict=True)))

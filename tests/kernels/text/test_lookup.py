@@ -15,7 +15,7 @@ from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.kernels.text.farmhash import fingerprint64
+from jfuse.kernels.text.lookup import fingerprint64
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from tests.verification.runners.running import in_litert
 

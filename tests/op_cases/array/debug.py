@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/array/debug.py."""
+"""Rows of lowering/ops/array/array.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/array/gather.py."""
+"""Rows of lowering/ops/array/scatter.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/math/gamma.py."""
+"""Rows of lowering/ops/math/special.py."""
 
 from __future__ import annotations
 

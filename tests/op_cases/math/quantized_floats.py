@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/math/quantized_floats.py."""
+"""Rows of lowering/ops/math/fake_quant.py."""
 
 from __future__ import annotations
 

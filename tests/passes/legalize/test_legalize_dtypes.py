@@ -19,8 +19,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.passes.context import Context
-from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
-from jfuse.passes.legalize.promote_loops import promote_loops
+from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes, promote_loops
 from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.running.runner import Runner
 from jfuse.tflite.runtime.dtypes import unsupported

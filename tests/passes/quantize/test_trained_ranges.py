@@ -13,7 +13,7 @@ import jfuse
 from jfuse.base.errors import JfuseError
 from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels import ops
-from jfuse.passes.quantize.grids import grid_scale
+from jfuse.passes.quantize.arrays import grid_scale
 from jfuse.running.interpreter import LiteRt
 from tests.passes.quantize.models import (
     KEY,

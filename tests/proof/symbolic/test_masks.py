@@ -17,7 +17,7 @@ from jfuse.ir.dims import Dim
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.lowering.composites.masked_cell import LstmWeights, masked_last_cell
+from jfuse.lowering.composites.recurrent import LstmWeights, masked_last_cell
 from jfuse.lowering.composites.sequence import FROZEN, Steps, freezing
 from jfuse.proof.samples import Padded
 from jfuse.proof.symbolic.atoms import Atoms, MaskPadding

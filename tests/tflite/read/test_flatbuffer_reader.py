@@ -16,8 +16,7 @@ from jfuse.base.errors import BadFlatbuffer
 from jfuse.ir.graph import Program
 from jfuse.kernels import ops
 from jfuse.tflite.read.file import load_tflite
-from jfuse.tflite.read.flatbuffer_fields import fields_of, object_of
-from jfuse.tflite.read.flatbuffer_reader import read_root
+from jfuse.tflite.read.flatbuffer_reader import fields_of, object_of, read_root
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite import programs
 from tests.tflite.programs import dense, f32, program

@@ -17,8 +17,8 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.quantization.recipe import QuantizeRule, Recipe
+from jfuse.verification.quantization_noise.reached import Simulated
 from jfuse.verification.quantization_noise.search import Goal, Search
-from jfuse.verification.quantization_noise.simulated import Simulated
 from tests.passes.quantize.models import drawn, in_litert, program_of, snr_db
 
 ROW = TensorType((1, 16), DType.f32)

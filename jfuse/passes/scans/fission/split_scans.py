@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jfuse.ir.dims import is_known
+from jfuse.base.errors import LowerError
+from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import as_atom, at_source, trace_graph
-from jfuse.ir.walk import has_effects, with_new_bodies
+from jfuse.ir.types import DType
+from jfuse.ir.walk import has_effects, live_eqns, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
 from jfuse.kernels.core.op import draws
@@ -24,7 +26,6 @@ from jfuse.passes.context import Context
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.scans.fission.fission import FissionPlan, FissionStep, Part
 from jfuse.passes.scans.fission.products import joined
-from jfuse.passes.scans.fission.sizes import sizes_among, with_sizes_outside
 from jfuse.passes.scans.fission.vectorize import vectorized
 
 _Place: TypeAlias = Part | Eqn | Var  # what makes a value: a scan, an equation outside, or the carry that is delayed
@@ -213,3 +214,43 @@ def _sliced(x: Any, begin: int | None, end: int | None) -> Any:
     first, last = (np.array([0 if b is None else b], np.int32) for b in (begin, end))
     masks = {"begin_mask": int(begin is None), "end_mask": int(end is None)}
     return ops.strided_slice(x, first, last, np.ones(1, np.int32), **masks)
+
+
+# Reads open sizes before the loop, so that a size taken from one state does not tie other recurrences to it.
+
+
+def with_sizes_outside(eqn: Eqn) -> Eqn:
+    """A scan whose step gets the sizes that it reads from shapes as constants of the loop; the same object without any.
+
+    They are recorded in the active trace. A size that no operand of the scan has stays in the step.
+    """
+    (body,) = eqn.bodies
+    sources = tuple(a for a in eqn.inputs if isinstance(a, Var))
+    size_inputs: dict[Var, Atom] = {}
+    for size in (out for e in live_eqns(body, body.outputs) for out in e.outputs):
+        if (dim := _open_size(size)) is not None:
+            try:
+                size_inputs[size] = as_atom(size_tensor(dim, sources))
+            except LowerError:
+                continue
+    if not size_inputs:
+        return eqn
+    step = replace(
+        body, inputs=(*size_inputs, *body.inputs), eqns=tuple(e for e in body.eqns if e.outputs[0] not in size_inputs)
+    )
+    params = {**eqn.params, "consts": eqn.params["consts"] + len(size_inputs)}
+    return replace(eqn, inputs=(*size_inputs.values(), *eqn.inputs), params=params, bodies=(step,))
+
+
+def sizes_among(values: Sequence[Var], operands: Sequence[Var]) -> dict[Var, Dim]:
+    """The values that are the size of an axis of what is given, with that size."""
+    axes = [d for v in operands for d in v.type.shape]
+    size_of = {v: dim for v in values if (dim := _open_size(v)) is not None}
+    return {v: dim for v, dim in size_of.items() if any(same(d, dim) is True for d in axes)}
+
+
+def _open_size(value: Var) -> Dim | None:
+    """The open size that a scalar is known to be."""
+    if value.type.dtype is not DType.i32 or value.type.rank or value.value is None:
+        return None
+    return None if is_known(dim := value.value.item()) else dim
