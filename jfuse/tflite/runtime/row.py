@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from jfuse.ir.graph import Eqn
 from jfuse.ir.types import DType
-from jfuse.tflite.runtime.quantized import FLOAT_ONLY, Quantized
+from jfuse.tflite.runtime.quantized import FLOAT_ONLY, Integers, Quantized
 
 Need = Callable[[Eqn], bool]
 """Whether an equation needs a version: one condition of a row."""
@@ -108,11 +109,31 @@ def versions(runtimes: str, *rules: tuple[int, Need], default: int = 1) -> Versi
     return Versions(tuple(runtimes.split()), rules, default)
 
 
-def takes(
-    *, operand: str | None, result: str | None, broadcasts: int | None, values: Values, string_rank: int | None = None
-) -> KernelLimits:
-    """`KernelLimits` with types by name, separated by blanks; None for every type."""
-    return KernelLimits(_types(operand), _types(result), broadcasts, values, string_rank)
+def kernel(
+    builtin: str,
+    runtimes: str,
+    *rules: tuple[int, Need],
+    values: Values,
+    default: int = 1,
+    quantized: Quantized | Integers = FLOAT_ONLY,
+    in_place: InPlace | None = None,
+    **limits: Any,
+) -> Row:
+    """The row of a builtin that jfuse has a kernel for.
+
+    runtimes, rules, default: as `versions` takes them. limits: `operand`, `result`, `broadcasts` and `string_rank` of
+    `KernelLimits`, with types by name, separated by blanks. A kernel that is said nothing of takes every type there,
+    and has nothing to broadcast.
+    """
+    types = {name: _types(limits.pop(name, None)) for name in ("operand", "result")}
+    takes = KernelLimits(**types, values=values, **{"broadcasts": None, "string_rank": None, **limits})
+    as_integers = Quantized(quantized) if isinstance(quantized, Integers) else quantized
+    return Row(builtin, Runtime(versions(runtimes, *rules, default=default), takes, as_integers, in_place))
+
+
+def without_op(builtin: str, runtimes: str, gap: str) -> Row:
+    """The row of a builtin that LiteRT has a kernel for, and jfuse none.   gap: why"""
+    return Row(builtin, Runtime(versions(runtimes), limits=None), gap)
 
 
 def _types(names: str | None) -> frozenset[DType] | None:

@@ -11,7 +11,6 @@ from jfuse.tflite.runtime.row import KernelLimits, Row, Runtime
 from jfuse.tflite.runtime.rows import (
     arithmetic,
     array,
-    control,
     fused,
     image,
     linalg,
@@ -19,10 +18,9 @@ from jfuse.tflite.runtime.rows import (
     reductions,
     stablehlo,
     states_and_others,
-    text,
 )
 
-_FAMILIES = (arithmetic, array, control, fused, image, linalg, nn, reductions, stablehlo, states_and_others, text)
+_FAMILIES = (arithmetic, array, fused, image, linalg, nn, reductions, stablehlo, states_and_others)
 
 
 def by_builtin(families: Iterable[tuple[Row, ...]]) -> Mapping[str, Row]:

@@ -13,7 +13,7 @@ from jfuse.tflite.runtime.quantized import (
     beside_floats,
     integers,
 )
-from jfuse.tflite.runtime.row import Row, Runtime, Values, takes, versions
+from jfuse.tflite.runtime.row import Row, Values, kernel
 
 
 def _weights(
@@ -89,62 +89,48 @@ _SVDF = Quantized(
 )
 
 ROWS: tuple[Row, ...] = (
-    Row(
+    kernel(
         "BIDIRECTIONAL_SEQUENCE_LSTM",
-        litert=Runtime(
-            versions("1.14.0 1.14.0 1.14.0", *QUANTIZES_GATES),
-            takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=_BIDIRECTIONAL_LSTM,
-        ),
+        "1.14.0 1.14.0 1.14.0",
+        *QUANTIZES_GATES,
+        values=Values.COMPUTED,
+        quantized=_BIDIRECTIONAL_LSTM,
     ),
-    Row(
+    kernel(
         "BIDIRECTIONAL_SEQUENCE_RNN",
-        litert=Runtime(
-            versions("1.14.0 1.14.0 2.3.0", *QUANTIZES_WEIGHTS),
-            takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=_BIDIRECTIONAL_RNN,
-        ),
+        "1.14.0 1.14.0 2.3.0",
+        *QUANTIZES_WEIGHTS,
+        values=Values.COMPUTED,
+        quantized=_BIDIRECTIONAL_RNN,
     ),
-    Row(
+    kernel(
         "LSTM",
-        litert=Runtime(
-            versions(
-                "1.7.0 1.10.0 1.14.0 2.3.0", (2, option_not("kernel_type", "FULL")), (4, asymmetric(2)), (3, hybrid(2))
-            ),
-            takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=_LSTM,
-        ),
+        "1.7.0 1.10.0 1.14.0 2.3.0",
+        (2, option_not("kernel_type", "FULL")),
+        (4, asymmetric(2)),
+        (3, hybrid(2)),
+        values=Values.COMPUTED,
+        quantized=_LSTM,
     ),
-    Row(
-        "RNN",
-        litert=Runtime(
-            versions("1.5.0 1.14.0 2.3.0", *QUANTIZES_WEIGHTS),
-            takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=_RNN,
-        ),
-    ),
-    Row(
+    kernel("RNN", "1.5.0 1.14.0 2.3.0", *QUANTIZES_WEIGHTS, values=Values.COMPUTED, quantized=_RNN),
+    kernel(
         "SVDF",
-        litert=Runtime(
-            versions("1.5.0 1.14.0 2.2.0 2.3.0", (3, first("i8")), (4, asymmetric(1)), (2, hybrid(1))),
-            takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=_SVDF,
-        ),
+        "1.5.0 1.14.0 2.2.0 2.3.0",
+        (3, first("i8")),
+        (4, asymmetric(1)),
+        (2, hybrid(1)),
+        values=Values.COMPUTED,
+        quantized=_SVDF,
     ),
-    Row(
+    kernel(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
-        litert=Runtime(
-            versions("1.13.1 1.14.0 2.3.0 2.12.0", (4, option("diagonal_recurrent_tensors")), *QUANTIZES_GATES),
-            takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=_LSTM,
-        ),
+        "1.13.1 1.14.0 2.3.0 2.12.0",
+        (4, option("diagonal_recurrent_tensors")),
+        *QUANTIZES_GATES,
+        values=Values.COMPUTED,
+        quantized=_LSTM,
     ),
-    Row(
-        "UNIDIRECTIONAL_SEQUENCE_RNN",
-        litert=Runtime(
-            versions("1.14.0 1.14.0 2.3.0", *QUANTIZES_WEIGHTS),
-            takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=_RNN,
-        ),
+    kernel(
+        "UNIDIRECTIONAL_SEQUENCE_RNN", "1.14.0 1.14.0 2.3.0", *QUANTIZES_WEIGHTS, values=Values.COMPUTED, quantized=_RNN
     ),
 )

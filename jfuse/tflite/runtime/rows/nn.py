@@ -24,7 +24,7 @@ from jfuse.tflite.runtime.needs import (
     result,
 )
 from jfuse.tflite.runtime.quantized import I8_I4, Quantized, TrainedRange, WeightOperand, beside_floats, integers
-from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, OVERWRITTEN, Row, Runtime, Values, takes, versions
+from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, OVERWRITTEN, Row, Values, kernel
 
 
 def _of_fake_quant(eqn: Eqn) -> TrainedRange:
@@ -39,262 +39,189 @@ _TANH_ENDS = MappingProxyType({DType.i8: 3.2, DType.i16: 5.4})
 (reference/integer_ops/logistic.h and tanh.h); integers whose scale is over 5 wrap around there."""
 
 ROWS: tuple[Row, ...] = (
-    Row(
+    kernel(
         "AVERAGE_POOL_2D",
-        litert=Runtime(
-            versions("1.5.0 1.14.0 2.3.0", *I16_I8),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", "same")),
-        ),
+        "1.5.0 1.14.0 2.3.0",
+        *I16_I8,
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", "same"),
     ),
-    Row(
+    kernel(
         "CONV_2D",
-        litert=Runtime(
-            versions(
-                "1.5.0 1.14.0 1.14.0 2.3.0 2.4.0 2.9.0 2.11.0 2.15.0",
-                (8, both(product_of("i16", "i8"), bias_typed)),
-                (6, is_grouped),
-                (4, product_of("i16", "i16")),
-                (3, product_of("i8", "i8")),
-                (7, product_of("i8", "i4")),
-                (5, both(hybrid(1), per_channel(1))),
-                (2, hybrid(1)),
-            ),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(
-                integers("i8 i16", "free", bias=2),
-                (WeightOperand(1, 0, beside_floats(tensor="i8 i4", channel="i8 i4"), integer=I8_I4),),
-            ),
+        "1.5.0 1.14.0 1.14.0 2.3.0 2.4.0 2.9.0 2.11.0 2.15.0",
+        (8, both(product_of("i16", "i8"), bias_typed)),
+        (6, is_grouped),
+        (4, product_of("i16", "i16")),
+        (3, product_of("i8", "i8")),
+        (7, product_of("i8", "i4")),
+        (5, both(hybrid(1), per_channel(1))),
+        (2, hybrid(1)),
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=Quantized(
+            integers("i8 i16", "free", bias=2),
+            (WeightOperand(1, 0, beside_floats(tensor="i8 i4", channel="i8 i4"), integer=I8_I4),),
         ),
     ),
-    Row(
-        "CONV_3D",
-        litert=Runtime(
-            versions("2.5.0"),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(weights=(WeightOperand(1, 4),)),
-        ),
+    kernel(
+        "CONV_3D", "2.5.0", result="f32", values=Values.COMPUTED, quantized=Quantized(weights=(WeightOperand(1, 4),))
     ),
-    Row(
+    kernel(
         "CONV_3D_TRANSPOSE",
-        litert=Runtime(
-            versions("2.6.0"),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(weights=(WeightOperand(1, 3),)),
-        ),
+        "2.6.0",
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=Quantized(weights=(WeightOperand(1, 3),)),
     ),
-    Row(
+    kernel(
         "DEPTHWISE_CONV_2D",
-        litert=Runtime(
-            versions(
-                "1.5.0 1.12.0 1.14.0 2.2.0 2.3.0 2.3.0 2.11.0",
-                (5, product_of("i16", "i16")),
-                (6, both(hybrid(1), per_channel(1))),
-                (4, hybrid(1)),
-                (3, product_of("i8", "i8")),
-                (7, product_of("i8", "i4")),
-                (2, either(option_not("dilation_w_factor", 1), option_not("dilation_h_factor", 1))),
-            ),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(
-                integers("i8 i16", "free", bias=2),
-                (WeightOperand(1, 3, beside_floats(channel="i8"), integer=I8_I4),),
-            ),
+        "1.5.0 1.12.0 1.14.0 2.2.0 2.3.0 2.3.0 2.11.0",
+        (5, product_of("i16", "i16")),
+        (6, both(hybrid(1), per_channel(1))),
+        (4, hybrid(1)),
+        (3, product_of("i8", "i8")),
+        (7, product_of("i8", "i4")),
+        (2, either(option_not("dilation_w_factor", 1), option_not("dilation_h_factor", 1))),
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=Quantized(
+            integers("i8 i16", "free", bias=2), (WeightOperand(1, 3, beside_floats(channel="i8"), integer=I8_I4),)
         ),
     ),
-    Row(
+    kernel(
         "DEQUANTIZE",
-        litert=Runtime(
-            versions(
-                "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0 2.18.0 2.21.0 2.22.0 2.23.0",
-                (9, first("f8")),
-                (8, first("u4")),
-                (7, first("i2")),
-                (6, first("i4")),
-                (3, first("i16 f16")),
-                (5, both(first("i8"), per_channel(0))),
-                I8,
-            ),
-            takes(operand=None, result=None, broadcasts=None, values=Values.TYPED),
-        ),
+        "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0 2.18.0 2.21.0 2.22.0 2.23.0",
+        (9, first("f8")),
+        (8, first("u4")),
+        (7, first("i2")),
+        (6, first("i4")),
+        (3, first("i16 f16")),
+        (5, both(first("i8"), per_channel(0))),
+        I8,
+        values=Values.TYPED,
     ),
-    Row(
-        "DILATE",
-        litert=Runtime(
-            versions("2.15.0"), takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.COMPUTED)
-        ),
-    ),
-    Row(
-        "ELU",
-        litert=Runtime(
-            versions("1.14.0"),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "free")),
-        ),
-    ),
-    Row(
+    kernel("DILATE", "2.15.0", result=ALL_BUT_STRINGS, values=Values.COMPUTED),
+    kernel("ELU", "1.14.0", result="f32", values=Values.COMPUTED, quantized=integers("i8", "free")),
+    kernel(
         "FAKE_QUANT",
-        litert=Runtime(
-            versions("1.5.0 1.10.0", (2, option("narrow_range"))),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", "free", trained=_of_fake_quant)),
-        ),
+        "1.5.0 1.10.0",
+        (2, option("narrow_range")),
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", "free", trained=_of_fake_quant),
     ),
-    Row(
+    kernel(
         "GELU",
-        litert=Runtime(
-            versions("2.9.0 2.9.0 2.23.0", (3, first("f16")), (2, first("i8 u8"))),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "free")),
-        ),
+        "2.9.0 2.9.0 2.23.0",
+        (3, first("f16")),
+        (2, first("i8 u8")),
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=integers("i8", "free"),
     ),
-    Row(
-        "HARD_SWISH",
-        litert=Runtime(
-            versions("1.15.0"),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "free")),
-        ),
-    ),
-    Row(
+    kernel("HARD_SWISH", "1.15.0", result="f32", values=Values.COMPUTED, quantized=integers("i8", "free")),
+    kernel(
         "L2_NORMALIZATION",
-        litert=Runtime(
-            versions("1.5.0 1.14.0", I8),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", {"i8": (1 / 128, 0)})),
-        ),
+        "1.5.0 1.14.0",
+        I8,
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=integers("i8", {"i8": (1 / 128, 0)}),
     ),
-    Row(
-        "L2_POOL_2D",
-        litert=Runtime(versions("1.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
-    ),
-    Row(
+    kernel("L2_POOL_2D", "1.5.0", result="f32", values=Values.COMPUTED),
+    kernel(
         "LEAKY_RELU",
-        litert=Runtime(
-            versions("1.13.1 2.3.0", (2, first("i16"))),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", "free")),
-        ),
+        "1.13.1 2.3.0",
+        (2, first("i16")),
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", "free"),
     ),
-    Row(
-        "LOCAL_RESPONSE_NORMALIZATION",
-        litert=Runtime(versions("1.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
-    ),
-    Row(
+    kernel("LOCAL_RESPONSE_NORMALIZATION", "1.5.0", result="f32", values=Values.COMPUTED),
+    kernel(
         "LOGISTIC",
-        litert=Runtime(
-            versions("1.14.0 1.14.0 2.3.0", *I16_I8),
-            takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(
-                integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)}, saturates=_LOGISTIC_ENDS)
-            ),
-        ),
+        "1.14.0 1.14.0 2.3.0",
+        *I16_I8,
+        result="f32 f16 bf16",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)}, saturates=_LOGISTIC_ENDS),
     ),
-    Row(
+    kernel(
         "LOG_SOFTMAX",
-        litert=Runtime(
-            versions("1.14.0 1.14.0", I8),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", {"i8": (16 / 256, 127)})),
-        ),
+        "1.14.0 1.14.0",
+        I8,
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=integers("i8", {"i8": (16 / 256, 127)}),
     ),
-    Row(
+    kernel(
         "MAX_POOL_2D",
-        litert=Runtime(
-            versions("1.5.0 1.14.0 2.3.0", *I16_I8),
-            takes(operand=None, result="f32 i8 i16 u8", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", "same")),
-        ),
+        "1.5.0 1.14.0 2.3.0",
+        *I16_I8,
+        result="f32 i8 i16 u8",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", "same"),
     ),
-    Row(
-        "PRELU",
-        litert=Runtime(
-            versions("1.8.0"),
-            takes(operand=None, result="f32", broadcasts=MOST_AXES, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "free")),
-        ),
+    kernel(
+        "PRELU", "1.8.0", result="f32", broadcasts=MOST_AXES, values=Values.COMPUTED, quantized=integers("i8", "free")
     ),
-    Row(
+    kernel(
         "QUANTIZE",
-        litert=Runtime(
-            versions(
-                "1.14.0 1.15.0 2.7.0 2.21.0 2.21.0 2.21.0",
-                (5, result("u4")),
-                (4, result("i4")),
-                (3, lambda eqn: (q := eqn.outputs[0].type.quantization) is not None and len(q.scale) > 1),
-                (2, result("i16")),
-            ),
-            takes(operand=None, result=None, broadcasts=None, values=Values.TYPED),
-        ),
+        "1.14.0 1.15.0 2.7.0 2.21.0 2.21.0 2.21.0",
+        (5, result("u4")),
+        (4, result("i4")),
+        (3, lambda eqn: (q := eqn.outputs[0].type.quantization) is not None and len(q.scale) > 1),
+        (2, result("i16")),
+        values=Values.TYPED,
     ),
-    Row(
-        "REDUCE_WINDOW",
-        litert=Runtime(
-            versions("2.15.0"),
-            takes(operand=None, result="f32 f64 i8 i16 i32 i64 u8 bool", broadcasts=None, values=Values.COMPUTED),
-        ),
-    ),
-    Row(
+    kernel("REDUCE_WINDOW", "2.15.0", result="f32 f64 i8 i16 i32 i64 u8 bool", values=Values.COMPUTED),
+    kernel(
         "RELU",
-        litert=Runtime(
-            versions("1.5.0 2.1.0 2.5.0", (3, first("i16")), (2, first("i8 u8"))),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.CHOSEN),
-            quantized=Quantized(integers("i8 i16", "free")),
-        ),
+        "1.5.0 2.1.0 2.5.0",
+        (3, first("i16")),
+        (2, first("i8 u8")),
+        result="f32",
+        values=Values.CHOSEN,
+        quantized=integers("i8 i16", "free"),
     ),
-    Row(
+    kernel(
         "RELU6",
-        litert=Runtime(
-            versions("1.5.0 1.14.0 2.5.0", *I16_I8),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", "free")),
-        ),
+        "1.5.0 1.14.0 2.5.0",
+        *I16_I8,
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", "free"),
     ),
-    Row(
-        "RELU_0_TO_1",
-        litert=Runtime(
-            versions("2.10.0"),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "free")),
-        ),
-    ),
-    Row(
-        "RELU_N1_TO_1",
-        litert=Runtime(
-            versions("1.5.0"),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "free")),
-        ),
-    ),
-    Row(
+    kernel("RELU_0_TO_1", "2.10.0", result="f32", values=Values.COMPUTED, quantized=integers("i8", "free")),
+    kernel("RELU_N1_TO_1", "1.5.0", result="f32", values=Values.COMPUTED, quantized=integers("i8", "free")),
+    kernel(
         "SOFTMAX",
-        litert=Runtime(
-            versions("1.5.0 1.14.0 2.3.0 2.23.0", (4, first("f16")), *I16_I8),
-            takes(operand=None, result="f32 f16", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)}, fades=10)),
-            in_place=OVERWRITTEN,
-        ),
+        "1.5.0 1.14.0 2.3.0 2.23.0",
+        (4, first("f16")),
+        *I16_I8,
+        result="f32 f16",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)}, fades=10),
+        in_place=OVERWRITTEN,
     ),
-    Row(
+    kernel(
         "TANH",
-        litert=Runtime(
-            versions("1.14.0 1.14.0 2.3.0", *I16_I8),
-            takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", {"i8": (1 / 128, 0), "i16": (1 / 32768, 0)}, saturates=_TANH_ENDS)),
-        ),
+        "1.14.0 1.14.0 2.3.0",
+        *I16_I8,
+        result="f32 f16 bf16",
+        values=Values.COMPUTED,
+        quantized=integers("i8 i16", {"i8": (1 / 128, 0), "i16": (1 / 32768, 0)}, saturates=_TANH_ENDS),
     ),
-    Row(
-        "TRANSPOSE_CONV",  # operand 0 is the shape of the result; the image is operand 2
-        litert=Runtime(
-            versions(
-                "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
-                (5, both(at(2, "i16"), at(1, "i8"), bias_typed)),
-                (4, option_not("fused_activation_function", "NONE")),
-                (3, lambda eqn: len(eqn.inputs) > 3 and eqn.inputs[3] is not None),
-                (2, at(2, "i8")),
-            ),
-            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", "free", bias=3), (WeightOperand(1, 0),)),
-        ),
+    kernel(
+        "TRANSPOSE_CONV",
+        "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
+        (5, both(at(2, "i16"), at(1, "i8"), bias_typed)),
+        (4, option_not("fused_activation_function", "NONE")),
+        (3, lambda eqn: len(eqn.inputs) > 3 and eqn.inputs[3] is not None),
+        (2, at(2, "i8")),
+        result="f32",
+        values=Values.COMPUTED,
+        quantized=Quantized(integers("i8 i16", "free", bias=3), (WeightOperand(1, 0),)),
     ),
 )

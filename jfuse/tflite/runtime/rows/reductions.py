@@ -3,139 +3,66 @@
 from __future__ import annotations
 
 from jfuse.tflite.runtime.needs import I8, I16_I8, first
-from jfuse.tflite.runtime.quantized import Quantized, integers
-from jfuse.tflite.runtime.row import MOST_AXES, SHARED, Row, Runtime, Values, takes, versions
+from jfuse.tflite.runtime.quantized import integers
+from jfuse.tflite.runtime.row import MOST_AXES, SHARED, Row, Values, kernel
 
 ROWS: tuple[Row, ...] = (
-    Row(
+    kernel(
         "ARG_MAX",
-        litert=Runtime(
-            versions("1.9.0 1.14.0 2.9.0", (3, first("bool")), I8),
-            takes(operand="f32 i8 i32 u8 bool", result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "plain")),
-        ),
+        "1.9.0 1.14.0 2.9.0",
+        (3, first("bool")),
+        I8,
+        operand="f32 i8 i32 u8 bool",
+        values=Values.COMPUTED,
+        quantized=integers("i8", "plain"),
     ),
-    Row(
+    kernel(
         "ARG_MIN",
-        litert=Runtime(
-            versions("1.9.0 1.14.0 2.9.0", (3, first("bool")), I8),
-            takes(operand="f32 i8 i32 u8 bool", result=None, broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8", "plain")),
-        ),
+        "1.9.0 1.14.0 2.9.0",
+        (3, first("bool")),
+        I8,
+        operand="f32 i8 i32 u8 bool",
+        values=Values.COMPUTED,
+        quantized=integers("i8", "plain"),
     ),
-    Row(
-        "BITCAST",
-        litert=Runtime(
-            versions("2.13.0"), takes(operand=None, result=None, broadcasts=None, values=Values.TYPED), in_place=SHARED
-        ),
-    ),
-    Row(
-        "CUMSUM",
-        litert=Runtime(
-            versions("2.4.0"), takes(operand=None, result="f32 i32 i64", broadcasts=None, values=Values.WRAPPED)
-        ),
-    ),
-    Row(
+    kernel("BITCAST", "2.13.0", values=Values.TYPED, in_place=SHARED),
+    kernel("CUMSUM", "2.4.0", result="f32 i32 i64", values=Values.WRAPPED),
+    kernel(
         "MEAN",
-        litert=Runtime(
-            versions("1.6.0 1.14.0 2.4.0", *I16_I8),
-            takes(operand=None, result="f32 i32 i64", broadcasts=None, values=Values.TYPED),
-            quantized=Quantized(integers("i8 i16", "free")),
-        ),
+        "1.6.0 1.14.0 2.4.0",
+        *I16_I8,
+        result="f32 i32 i64",
+        values=Values.TYPED,
+        quantized=integers("i8 i16", "free"),
     ),
-    Row(
-        "MULTINOMIAL",
-        litert=Runtime(versions("2.8.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
-    ),
-    Row(
-        "RANDOM_STANDARD_NORMAL",
-        litert=Runtime(versions("2.8.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
-    ),
-    Row(
-        "RANDOM_UNIFORM",
-        litert=Runtime(versions("2.8.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
-    ),
-    Row(
-        "REDUCE_ALL",
-        litert=Runtime(versions("2.6.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
-    ),
-    Row(
-        "REDUCE_ANY",
-        litert=Runtime(versions("1.11.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
-    ),
-    Row(
+    kernel("MULTINOMIAL", "2.8.0", values=Values.COMPUTED),
+    kernel("RANDOM_STANDARD_NORMAL", "2.8.0", values=Values.COMPUTED),
+    kernel("RANDOM_UNIFORM", "2.8.0", values=Values.COMPUTED),
+    kernel("REDUCE_ALL", "2.6.0", values=Values.COMPUTED),
+    kernel("REDUCE_ANY", "1.11.0", values=Values.COMPUTED),
+    kernel(
         "REDUCE_MAX",
-        litert=Runtime(
-            versions("1.11.0 1.14.0 2.5.0", *I16_I8),
-            takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.CHOSEN),
-            quantized=Quantized(integers("i8 i16", "same")),
-        ),
+        "1.11.0 1.14.0 2.5.0",
+        *I16_I8,
+        result="f32 i8 i16 i32 i64 u8",
+        values=Values.CHOSEN,
+        quantized=integers("i8 i16", "same"),
     ),
-    Row(
+    kernel(
         "REDUCE_MIN",
-        litert=Runtime(
-            versions("1.11.0 1.14.0 2.5.0", *I16_I8),
-            takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.CHOSEN),
-            quantized=Quantized(integers("i8 i16", "same")),
-        ),
+        "1.11.0 1.14.0 2.5.0",
+        *I16_I8,
+        result="f32 i8 i16 i32 i64 u8",
+        values=Values.CHOSEN,
+        quantized=integers("i8 i16", "same"),
     ),
-    Row(
-        "REDUCE_PROD",
-        litert=Runtime(
-            versions("1.11.0 2.6.0", (2, first("i8 i16"))),
-            takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.WRAPPED),
-        ),
-    ),
-    Row(
-        "RIGHT_SHIFT",
-        litert=Runtime(
-            versions("2.13.0"),
-            takes(operand=None, result="i8 i16 i32 u8 u16 u32", broadcasts=MOST_AXES, values=Values.COMPUTED),
-        ),
-    ),
-    Row(
-        "SEGMENT_SUM",
-        litert=Runtime(
-            versions("2.2.0"), takes(operand=None, result="f32 i32", broadcasts=None, values=Values.COMPUTED)
-        ),
-    ),
-    Row(
-        "STABLEHLO_AND",
-        litert=Runtime(
-            versions("2.17.0"),
-            takes(operand=None, result="i8 i16 i32 i64 u8 u16 u32 u64 bool", broadcasts=0, values=Values.BITWISE),
-        ),
-    ),
-    Row(
-        "SUM",
-        litert=Runtime(
-            versions("1.10.0 1.15.0", I8),
-            takes(operand=None, result="f32 i32 i64", broadcasts=None, values=Values.WRAPPED),
-            quantized=Quantized(integers("i8", "free")),
-        ),
-    ),
-    Row(
-        "UNSORTED_SEGMENT_MAX",
-        litert=Runtime(
-            versions("2.10.0"), takes(operand=None, result="f32 i32", broadcasts=None, values=Values.COMPUTED)
-        ),
-    ),
-    Row(
-        "UNSORTED_SEGMENT_MIN",
-        litert=Runtime(
-            versions("2.11.0"), takes(operand=None, result="f32 i32", broadcasts=None, values=Values.COMPUTED)
-        ),
-    ),
-    Row(
-        "UNSORTED_SEGMENT_PROD",
-        litert=Runtime(
-            versions("2.10.0"), takes(operand=None, result="f32 i32", broadcasts=None, values=Values.COMPUTED)
-        ),
-    ),
-    Row(
-        "UNSORTED_SEGMENT_SUM",
-        litert=Runtime(
-            versions("2.10.0"), takes(operand=None, result="f32 i32", broadcasts=None, values=Values.COMPUTED)
-        ),
-    ),
+    kernel("REDUCE_PROD", "1.11.0 2.6.0", (2, first("i8 i16")), result="f32 i8 i16 i32 i64 u8", values=Values.WRAPPED),
+    kernel("RIGHT_SHIFT", "2.13.0", result="i8 i16 i32 u8 u16 u32", broadcasts=MOST_AXES, values=Values.COMPUTED),
+    kernel("SEGMENT_SUM", "2.2.0", result="f32 i32", values=Values.COMPUTED),
+    kernel("STABLEHLO_AND", "2.17.0", result="i8 i16 i32 i64 u8 u16 u32 u64 bool", broadcasts=0, values=Values.BITWISE),
+    kernel("SUM", "1.10.0 1.15.0", I8, result="f32 i32 i64", values=Values.WRAPPED, quantized=integers("i8", "free")),
+    kernel("UNSORTED_SEGMENT_MAX", "2.10.0", result="f32 i32", values=Values.COMPUTED),
+    kernel("UNSORTED_SEGMENT_MIN", "2.11.0", result="f32 i32", values=Values.COMPUTED),
+    kernel("UNSORTED_SEGMENT_PROD", "2.10.0", result="f32 i32", values=Values.COMPUTED),
+    kernel("UNSORTED_SEGMENT_SUM", "2.10.0", result="f32 i32", values=Values.COMPUTED),
 )
