@@ -298,7 +298,7 @@ FAULTS = (
     ),
     Fault(
         "integers: tflite-micro's LSTM cuts off what it keeps of its cell state",
-        "kernels/integer/micro_lstm.py",
+        "kernels/integer/lstm.py",
         "_in_16_bits(multiplied(wide(forget) * wide(c), self._kept))",
         "_in_16_bits((wide(forget) * wide(c)) >> 15)",
         ("tests/kernels/integer/test_bodies.py", "tests/running/test_rounding.py", "-k", "micro or rounding"),

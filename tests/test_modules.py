@@ -74,6 +74,7 @@ TESTED_IN = {
     "jfuse.tflite.runtime": "tflite/runtime/test_table.py",
     "jfuse.tflite.targets.target": "tflite/targets/test_catalog.py",
     "jfuse.tflite.write": "tflite/write/test_file.py",
+    "jfuse.verification.compare.steep_inputs": "verification/compare/test_compare.py",
     "jfuse.verification.compare.matching": "verification/compare/test_compare.py",
     "jfuse.verification.compare.sample_share": "verification/runners/test_processes.py",
     "jfuse.verification.failures": "verification/test_verify.py",

@@ -35,11 +35,11 @@ def quantize_report(
     options.need_file(model)
     options.need_words("data", data_words, data)
     with work(terminal):
-        from jfuse.cli import quantization_report
+        from jfuse.cli import measuring
 
-        files = quantization_report.Files(reports.json, reports.html, explorer)
+        files = measuring.NoiseFiles(reports.json, reports.html, explorer)
         order: Any = by  # a word that one_of checked
-        quantization_report.tell(model, against, data, files, order, most=most, unsafe=unsafe)
+        measuring.noise_report(model, against, data, files, order, most=most, unsafe=unsafe)
 
 
 @app.command(short_help="Make a .tflite file smaller and faster.")
@@ -57,9 +57,9 @@ def optimize(
     """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
     options.need_file(model)
     with work(terminal):
-        from jfuse.cli import improvement
+        from jfuse.cli import measuring
 
-        improvement.optimize(model, output, reports.json, target=forms.target, slower=slower, verify=verify)
+        measuring.optimize(model, output, reports.json, target=forms.target, slower=slower, verify=verify)
 
 
 @app.command(short_help="Convert a model; time the forms of each recurrence, and take the fastest.")
@@ -85,9 +85,9 @@ def tune(
     """
     options.check_modules(inputs.modules)
     with work(terminal):
-        from jfuse.cli import improvement, user_code
+        from jfuse.cli import measuring, user_code
 
-        improvement.tune(
+        measuring.tune(
             source,
             output,
             reports.json,

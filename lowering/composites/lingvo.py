@@ -17,13 +17,14 @@ from jfuse.base.errors import NotFused
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.types import DType
-from jfuse.ir.walk import live_eqns, producers, substitute_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import live_eqns, producers, retype, substitute_graph
 from jfuse.kernels import ops
+from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.composites.recurrent import fuse_lstm
 from jfuse.lowering.recover.cells.lstm import CLOSE_EPSILON, EPSILON, recover_lstm
-from jfuse.lowering.recover.cells.one_step import one_step
+from jfuse.lowering.recover.cells.step import Step
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
 from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rule_tools.shape_tensors import zeros
@@ -215,3 +216,32 @@ def _check_epsilon(body: Graph) -> None:
 def _scalars(eqn: Eqn) -> list[float]:
     """The constant operands of one element."""
     return [float(a.array.reshape(())) for a in eqn.inputs if isinstance(a, Const) and a.array.size == 1]
+
+
+# One step of a recurrence that stands outside of a loop: read as the body of a loop that makes a single step.
+
+
+def one_step(body: Graph, x: Var, states: Sequence[Var], after: Sequence[Atom]) -> Step:
+    """The step from `states`, inputs of a body, to their values `after`; x: the input that a loop would step through.
+
+    The other inputs are loop-invariant. f64 is read as f32, in which recover rules take their operands.
+    """
+    others = [v for v in body.inputs if v is not x and v not in states]
+    inputs = (*others, *states, x)
+    step = _narrow(Graph("step", inputs, live_eqns(body, after), tuple(after)))
+    params = {"consts": len(others), "carries": len(states), "length": 1, "reverse": False}
+    outputs = tuple(Var(a.type) for a in step.outputs)
+    # The step input has no axis of steps here: nothing that reads the step looks at the operands of the scan.
+    return Step(Eqn(scan, step.inputs, outputs, params, bodies=(step,)))
+
+
+def _narrow(graph: Graph) -> Graph:
+    """The graph in f32 where it is in f64."""
+
+    def constant(const: Const) -> Const:
+        return Const(const.array.astype(DType.f32.numpy), const.name) if const.type.dtype is DType.f64 else const
+
+    def narrow(type_: TensorType) -> TensorType:
+        return replace(type_, dtype=DType.f32) if type_.dtype is DType.f64 else type_
+
+    return retype(graph, narrow, lambda value: DType.f32 if value is DType.f64 else value, constant)

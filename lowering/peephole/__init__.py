@@ -19,7 +19,7 @@ from jfuse.lowering.peephole.arithmetic import (
     spelled_activations,
     uniform_constants,
 )
-from jfuse.lowering.peephole.fusion import attention, bidirectional, dilation, pad, strides
+from jfuse.lowering.peephole.fusion import attention, bidirectional, pad, strides
 from jfuse.lowering.peephole.layout import (
     broadcast,
     layout_regions,
@@ -45,7 +45,6 @@ PEEPHOLE_RULES: Mapping[Op, tuple[Rule, ...]] = rules_of(
         bidirectional,
         broadcast,
         cast,
-        dilation,
         channel_moves,
         normalizations,
         pad,

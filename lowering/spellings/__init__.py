@@ -3,7 +3,7 @@
 A spelling is a function of an equation and its operands; `registry.py` has the cases.
 """
 
-from jfuse.lowering.spellings import elementwise, moves, recurrences, reductions, slicing
+from jfuse.lowering.spellings import elementwise, moves, recurrences, reductions
 from jfuse.lowering.spellings.registry import Spelling, respelled, spelling_of, spellings_of
 
 __all__ = (
@@ -13,7 +13,6 @@ __all__ = (
     "recurrences",
     "reductions",
     "respelled",
-    "slicing",
     "spelling_of",
     "spellings_of",
 )

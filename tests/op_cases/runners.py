@@ -26,9 +26,9 @@ from jfuse.passes.gates.builtins_only import check_operators
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
-from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.options import Forms
 from jfuse.passes.pipeline import SUB_PASSES, alone
+from jfuse.passes.quantize.quantize import without_narrow_ranges
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes

@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from jfuse.base.errors import JfuseError, LowerError
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.states import distinct, with_signatures
 from jfuse.ir.types import DType
-from jfuse.ir.walk import all_graphs
+from jfuse.ir.walk import all_graphs, with_bodies
+from jfuse.lowering.ops.math.fake_quant import in_arithmetic
 from jfuse.passes.context import Context
 from jfuse.passes.legalize.channel_factors import channel_factors
 from jfuse.passes.legalize.equalized_channels import equalized
-from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.legalize.row_tables import with_row_tables
 from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
@@ -33,6 +34,7 @@ from jfuse.passes.quantize.ranges.value_ranges import ValueRanges, observed_toge
 from jfuse.passes.quantize.recurrence_forms import in_fast_forms
 from jfuse.passes.quantize.respell import respelled
 from jfuse.passes.quantize.weights import WeightsInFewBits
+from jfuse.passes.rewrite import rewrite
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
@@ -328,3 +330,18 @@ def _refuse_floats(forms: Mapping[Eqn, EqnForm]) -> None:
         found="\n            ".join(lines),
         remedy="int8_only=False, which leaves them float between DEQUANTIZE and QUANTIZE; or change the source",
     )
+
+
+# FAKE_QUANT of narrow ranges, which the runtime's kernel refuses, in other operators.
+
+
+def without_narrow_ranges(graph: Graph) -> Graph:
+    """The graph with arithmetic instead, in bodies too.
+
+    Only once it is clear that no integer tensor takes the range: `quantize` runs it.
+    """
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        return [in_arithmetic(eqn.inputs[0], **eqn.params)] if eqn.params.get("narrow_range") else None
+
+    return rewrite(with_bodies(graph, without_narrow_ranges), visit)

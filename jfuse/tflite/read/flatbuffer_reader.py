@@ -60,12 +60,12 @@ class _Reader:
         length, fields = self._layout(start - _VTABLE.unpack_from(self._view, start)[0], kind)
         self._need(start, length)
         table = object_of(kind)()
-        for offset, place in fields:
+        for offset, member in fields:
             try:
-                self._set(table, place, start + offset)
+                self._set(table, member, start + offset)
             except BadFlatbuffer as error:
                 inner = error.where or ""
-                error.where = f"{place.name}{'' if inner.startswith('[') or not inner else '.'}{inner}"
+                error.where = f"{member.name}{'' if inner.startswith('[') or not inner else '.'}{inner}"
                 raise
         return table
 
@@ -80,10 +80,10 @@ class _Reader:
             self._need(start, length)
             places = np.frombuffer(self._data, "<u2", (length - 4) // 2, start + 4).tolist()
             fields = [(places[f.slot], f) for f in fields_of(kind) if f.slot < len(places) and places[f.slot]]
-            for place, field in fields:
-                width = field.scalar.itemsize if field.scalar is not None and not field.is_vector else 4
+            for place, member in fields:
+                width = member.scalar.itemsize if member.scalar is not None and not member.is_vector else 4
                 if place < 4 or place + width > table:
-                    raise BadFlatbuffer("a field lies outside of its table", where=field.name, found=place)
+                    raise BadFlatbuffer("a field lies outside of its table", where=member.name, found=place)
             self._layouts[key] = table, fields
         return self._layouts[key]
 
@@ -93,7 +93,7 @@ class _Reader:
         elif field.scalar is not None:
             setattr(table, field.name, np.frombuffer(self._data, field.scalar, 1, place)[0].item())
         elif field.union is not None:
-            number = getattr(table, f"{place.name}Type")  # its slot comes first
+            number = getattr(table, f"{field.name}Type")  # its slot comes first
             if number and number not in field.union:
                 raise BadFlatbuffer("a union holds a table that the schema does not know", found=number)
             if number:

@@ -122,13 +122,22 @@ def kernel(
     """The row of a builtin that jfuse has a kernel for.
 
     runtimes, rules, default: as `versions` takes them. limits: `operand`, `result`, `broadcasts` and `string_rank` of
-    `KernelLimits`, with types by name, separated by blanks. A kernel that is said nothing of takes every type there,
-    and has nothing to broadcast.
+    `KernelLimits`, with types by name, separated by blanks. Without them the kernel takes every type there, and the op
+    has nothing to broadcast.
     """
-    types = {name: _types(limits.pop(name, None)) for name in ("operand", "result")}
-    takes = KernelLimits(**types, values=values, **{"broadcasts": None, "string_rank": None, **limits})
     as_integers = Quantized(quantized) if isinstance(quantized, Integers) else quantized
-    return Row(builtin, Runtime(versions(runtimes, *rules, default=default), takes, as_integers, in_place))
+    taken = _limits(values, **limits)
+    return Row(builtin, Runtime(versions(runtimes, *rules, default=default), taken, as_integers, in_place))
+
+
+def _limits(
+    values: Values,
+    operand: str | None = None,
+    result: str | None = None,
+    broadcasts: int | None = None,
+    string_rank: int | None = None,
+) -> KernelLimits:
+    return KernelLimits(_types(operand), _types(result), broadcasts, values, string_rank)
 
 
 def without_op(builtin: str, runtimes: str, gap: str) -> Row:

@@ -14,14 +14,13 @@ from jfuse.ir.graph import Signature
 from jfuse.proof.inputs import LONGER, CallInputs
 from jfuse.records.conversion import Difference
 from jfuse.running.processes import of_all_processes
-from jfuse.verification.compare.accepted_inputs import accepted
 from jfuse.verification.compare.constant_outputs import ConstantOutputs
 from jfuse.verification.compare.element_errors import ElementErrors, Suspect
 from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.nan_choices import chooses_among_nans
 from jfuse.verification.compare.sample_share import OddCall, SampleShare
 from jfuse.verification.compare.scales import ElementScales
-from jfuse.verification.compare.steep_inputs import is_steep, ties_in_loops
+from jfuse.verification.compare.steep_inputs import accepted, is_steep, ties_in_loops
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.compare.vectors import with_signs_of
 from jfuse.verification.compare.wrong import Differs, Excused, LargestDifference, WrongOutput, measured

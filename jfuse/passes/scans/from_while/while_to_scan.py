@@ -22,8 +22,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.scans.from_while.early_exit import is_idle_beyond
 from jfuse.passes.scans.from_while.frame import WhileFrame, need_sizes
-from jfuse.passes.scans.from_while.range_reads import with_rows_for_ranges
-from jfuse.passes.scans.from_while.row_access import RowRead, Write, rows
+from jfuse.passes.scans.from_while.row_access import RowRead, Write, rows, with_rows_for_ranges
 from jfuse.passes.scans.from_while.schedule import Scheduled, scheduled
 from jfuse.passes.scans.from_while.step_index import Counting, Index, counters_of, limits_of
 from jfuse.records.conversion import Refusal
