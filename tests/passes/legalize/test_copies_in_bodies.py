@@ -149,7 +149,7 @@ def growing(data: bytes, wanted: dict[int, tuple[np.ndarray, np.ndarray]], round
 
 
 def test_stacked_gru_with_growing_batches() -> None:
-    """Every tenth of these calls answers wrongly where the copies are XNNPACK's, in the official converter's file too."""
+    """Where the copies are XNNPACK's, every tenth of these calls answers wrongly."""
     tf.keras.utils.set_random_seed(0)
     layers = tf.keras.layers
     gru = [layers.GRU(units, return_sequences=units < 40) for units in (8, 24, 40)]
