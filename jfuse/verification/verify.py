@@ -28,6 +28,7 @@ from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_res
 from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.runners.with_states import WithStates
 from jfuse.verification.runners.without_custom_ops import has_custom
+from jfuse.verification.several_sizes import may_leave_out_copies, need_same_while_growing
 from jfuse.verification.sides import Sides
 
 OnProgress = Callable[[int, int], None]
@@ -99,6 +100,13 @@ class _Verifying:
                 result.notes += [n for n in comparison.notes if n not in result.notes]
         if self._is_quantized:
             self._judge(result)
+        for subject in self._sides.subjects:
+            if isinstance(subject, InLiteRt) and subject.delegates and may_leave_out_copies(subject.program):
+                need_same_while_growing(subject)
+                result.notes.append(
+                    "XNNPACK may leave out a copy in a loop in the first call after a batch grew, which then answers "
+                    "wrongly; no such call was found. jfuse.convert writes such copies otherwise"
+                )
         if not result.samples:
             raise JfuseError("nothing was compared", found="no call", remedy="other inputs=, sizes= or keys=")
         if not numbers and not self._is_quantized and plan.options.calls:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.base.errors import VerifyFailed
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Program, Signature
@@ -148,15 +151,28 @@ def growing(data: bytes, wanted: dict[int, tuple[np.ndarray, np.ndarray]], round
     return wrong
 
 
-def test_stacked_gru_with_growing_batches() -> None:
-    """Where the copies are XNNPACK's, every tenth of these calls answers wrongly."""
+@pytest.fixture(scope="module")
+def stacked() -> tf.keras.Model:
     tf.keras.utils.set_random_seed(0)
     layers = tf.keras.layers
     gru = [layers.GRU(units, return_sequences=units < 40) for units in (8, 24, 40)]
-    model = tf.keras.Sequential([tf.keras.Input((None, 6)), *gru, layers.Dense(3)])
+    return tf.keras.Sequential([tf.keras.Input((None, 6)), *gru, layers.Dense(3)])
+
+
+def test_stacked_gru_with_growing_batches(stacked: tf.keras.Model) -> None:
+    """Where the copies are XNNPACK's, every tenth of these calls answers wrongly."""
     xs = {size: np.random.default_rng(size).normal(size=(size, 12, 6)).astype(np.float32) for size in range(1, 13)}
-    wanted = {size: (x, model(x).numpy()) for size, x in xs.items()}
-    assert growing(jfuse.convert(model, verify=False).to_bytes(), wanted, rounds=20) == 0
+    wanted = {size: (x, stacked(x).numpy()) for size, x in xs.items()}
+    assert growing(jfuse.convert(stacked, verify=False).to_bytes(), wanted, rounds=20) == 0
+
+
+@pytest.mark.slow
+def test_verification_finds_a_copy_that_is_left_out(stacked: tf.keras.Model, tmp_path: Path) -> None:
+    file = tmp_path / "stacked.tflite"
+    with mock.patch("jfuse.passes.legalize.copies_in_bodies._made_by_litert", lambda body: body):
+        jfuse.convert(stacked, verify=False).save(file)
+    with pytest.raises(VerifyFailed, match="left out a copy in a loop"):
+        jfuse.verify(file, stacked, jfuse.Verify(calls=1))
 
 
 def one_operator(builtin: str) -> Graph:
