@@ -192,15 +192,15 @@ def _put_infinities(random: np.random.Generator, array: np.ndarray) -> None:
         one[random.integers(one.size)] = random.choice([np.inf, -np.inf])
 
 
-def compared_constants(graphs: Sequence[Graph]) -> list[float]:
-    """The constants that the graphs compare with, a few of them."""
+def compared_constants(graphs: Sequence[Graph], integers: bool = False) -> list[float]:
+    """The constants that the graphs compare with, a few of them: floats, or integers."""
     constants: dict[float, None] = {}
     for graph in graphs:
         for eqn in all_eqns(graph):
             if switch_of(eqn) is None:
                 continue
             for atom in eqn.inputs:
-                if isinstance(atom, Const) and atom.type.dtype.is_float:
+                if isinstance(atom, Const) and (atom.type.dtype.is_integer if integers else atom.type.dtype.is_float):
                     constants.update(
                         (float(v), None) for v in atom.array.reshape(-1)[:_MOST_COMPARED] if np.isfinite(v)
                     )

@@ -7,18 +7,22 @@ from collections.abc import Iterator, Mapping
 import ml_dtypes
 import numpy as np
 
-from jfuse.ir.graph import Signature
+from jfuse.ir.graph import Signature, Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.proof.inputs import concrete, draw
+from jfuse.proof.inputs import concrete, draw, draws
 from jfuse.proof.plain_integers import ends_of_type, plain_integers
 from jfuse.proof.ranges import drawn_ranges
+from jfuse.proof.samples import compared_constants
 
-FINITE = ("zeros", "ones", "denormals", "largest", "smallest", "maxima", "minima", "one alone")
+COMPARED = "compared constants"
+"""Numbers on both sides of the constants that the graph compares with, where there are any: a limit may be rare."""
+FINITE = ("zeros", "ones", "denormals", "largest", "smallest", "maxima", "minima", "one alone", COMPARED)
 ODD = ("nan", "infinities")
 ONE_INFINITE = "one infinity"
 """One infinite element in the first float input: compared where the reference answers without NaN."""
 SELECTING = ("zeros", "ones", "minus ones")
 """Values for which a selection (x > 0, x < 0, x != 0, x > 0.5) may take nothing."""
+_EXACT = 2.0**53 - 1  # integers to here are exact in f64
 OVERFLOWING = frozenset({"maxima", "minima"})
 """Where a sum may overflow on the way or not, as it is ordered: compared where no side did."""
 HUGE = OVERFLOWING | {"largest", "smallest"}
@@ -37,8 +41,10 @@ def edge_inputs(
     lengths = 0, _lengths(signature, sizes)
     if ONE_INFINITE in kinds:
         yield ONE_INFINITE, _one_infinite(signature, sizes, generator)
+    if COMPARED in kinds and (compared := _at_compared(signature, sizes, frozenset(ranges), seed)):
+        yield COMPARED, compared
     for kind in kinds:
-        if kind == ONE_INFINITE:
+        if kind in (ONE_INFINITE, COMPARED):
             continue
         yield (
             kind,
@@ -62,6 +68,38 @@ def _one_infinite(
     if first is not None:
         first.reshape(-1)[generator.integers(first.size)] = np.inf
     return drawn
+
+
+def _at_compared(
+    signature: Signature, sizes: Mapping[str, int], limited: frozenset[Var], seed: int
+) -> dict[str, np.ndarray]:
+    """As many compared constants, and numbers next to them, as there is room for; {} if there are none.
+
+    limited: inputs with ranges of their own. They, and those that compare nothing, are as in a random call.
+    """
+    generator = np.random.default_rng(seed)
+    plain = plain_integers(signature.graph)
+    floats, integers = (compared_constants((signature.graph,), i) for i in (False, True))
+    (drawn,) = draws(signature, sizes, seed, 1)
+    is_near = False
+    for name, var in zip(signature.input_names, signature.graph.inputs, strict=False):
+        array = drawn[name]
+        is_float = array.dtype.kind == "f" and var not in limited
+        most = _large(array.dtype) if is_float else _EXACT
+        compared = floats if is_float else integers if var in plain else []
+        constants = np.array([c for c in compared if abs(c) <= most])
+        if constants.size and array.size:
+            steps = np.maximum(np.abs(constants), 1.0) * 1e-3 if is_float else 1.0
+            near = generator.permutation((constants + steps * np.array([[-1], [0], [1]])).reshape(-1))
+            drawn[name] = _within_type(np.resize(near, array.shape), array.dtype)
+            is_near = True
+    return drawn if is_near else {}
+
+
+def _within_type(numbers: np.ndarray, dtype: np.dtype[np.generic]) -> np.ndarray:
+    """The numbers in a dtype, those beyond its ends at them."""
+    facts = ml_dtypes.finfo(dtype) if dtype.kind == "f" else ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return np.clip(numbers, float(facts.min), float(facts.max)).astype(dtype)
 
 
 def _lengths(signature: Signature, sizes: Mapping[str, int]) -> int:
@@ -113,12 +151,17 @@ def _floats(
     kind: str, dtype: np.dtype[np.generic], shape: tuple[int, ...], generator: np.random.Generator
 ) -> np.ndarray:
     facts = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    large, most = _large(dtype), float(facts.max)
     if kind == "denormals":
         steps = generator.integers(-100, 101, shape).astype(np.float64)
         return np.asarray(steps * float(facts.smallest_subnormal)).astype(dtype)
-    large, most = 2.0 ** (int(facts.maxexp) // 3), float(facts.max)  # large: its square and its cube are finite
     values = {"ones": 1.0, "minus ones": -1.0, "largest": large, "smallest": -large, "maxima": most, "minima": -most}
     return np.full(shape, values.get(kind, 0.0)).astype(dtype)
+
+
+def _large(dtype: np.dtype[np.generic]) -> float:
+    """A large number whose square and cube are finite."""
+    return float(2.0 ** (int(ml_dtypes.finfo(dtype).maxexp) // 3))  # type: ignore[no-untyped-call]
 
 
 def _among(generator: np.random.Generator, shape: tuple[int, ...], values: tuple[float, ...]) -> np.ndarray:
