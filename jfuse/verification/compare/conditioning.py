@@ -8,12 +8,12 @@ which bounds the distance of two right answers. Where the reference rounds to 16
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from jfuse.base.measure import relative_error
-from jfuse.ir.graph import Const, Program, Signature
+from jfuse.ir.graph import Const, Eqn, Program, Signature
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_float
 from jfuse.proof.inputs import CallInputs
@@ -41,22 +41,21 @@ class Conditioning:
         """The wrong outputs of one call that rounding does not explain, and a note on those that it does.
 
         before: the calls before it, from the initial states. Loops are one equation: what diverges in them step by step
-        stays wrong. So does what a comparison or another choice may turn over: a rounding there moves the answer so far
-        that anything would pass (`Ties` follows each side's choices).
+        stays wrong. So does what a choice turns over: all answers have the choices of f32, as a rounding there would
+        move them so far that anything would pass (`Ties` follows the choices of each side).
         """
         signature = next(s for s in self.program.signatures if s.key == step.key)
-        if any(map(chooses, signature.graph.eqns)):
-            return wrong, ()
         row = (*before, step) if signature.states else (step,)
         if any(s.key != step.key for s in row) or not any(map(_Rounding.may_be, wrong)):
             return wrong, ()
-        exact = rounded_results(*_in_f64(signature, row), None)
         unit = max(w.tolerance.unit for w in wrong)
-        plain, *few = (rounded_results(signature, row, seed, unit) for seed in (None, *range(_FEW)))
+        choices = _Choices()
+        plain, *few = (rounded_results(signature, row, seed, unit, choices) for seed in (None, *range(_FEW)))
+        exact = rounded_results(*_in_f64(signature, row), None, settled=choices)
         roundings = [_Rounding.of(w, exact.get(w.output), plain.get(w.output)) for w in wrong]
         left = list(wrong)
         for seed in range(_MANY):
-            moved = few[seed] if seed < _FEW else rounded_results(signature, row, seed, unit)
+            moved = few[seed] if seed < _FEW else rounded_results(signature, row, seed, unit, choices)
             for rounding in filter(None, roundings):
                 rounding.learn(moved.get(rounding.wrong.output))
             if seed >= _FEW - 1:
@@ -69,6 +68,26 @@ class Conditioning:
         whose = "the source" if unit else "f32"
         note = f"{names} of {step.key!r}: as far from the answer in float64 as roundings of {whose} on the way move it"
         return left, (note,) if names else ()
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """Results of the equations that choose, as the first run has them. Floats among which one chooses may move."""
+
+    first: dict[tuple[int, int], Sequence[Value]] = field(default_factory=dict)
+
+    def __call__(self, place: tuple[int, int], eqn: Eqn, results: Sequence[Value]) -> Sequence[Value]:
+        if not chooses(eqn):
+            return results
+        pairs = zip(self.first.setdefault(place, results), results, strict=True)
+        return [self._settled(eqn, first, again) for first, again in pairs]
+
+    @staticmethod
+    def _settled(eqn: Eqn, first: Value, again: Value) -> Value:
+        if first is None or again is None:
+            return first
+        is_moved = eqn.op.chooses and first.dtype.kind == "f" and first.shape == again.shape
+        return again if is_moved else first.astype(again.dtype)
 
 
 def _in_f64(signature: Signature, row: Sequence[CallInputs]) -> tuple[Signature, list[CallInputs]]:

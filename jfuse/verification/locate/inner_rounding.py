@@ -16,9 +16,16 @@ from jfuse.verification.locate.rounding import rounded_otherwise
 from jfuse.verification.runners.node_values import Value
 from jfuse.verification.subject import STATE
 
+Settled = Callable[[tuple[int, int], Eqn, Sequence[Value]], Sequence[Value]]
+"""(number of the call, number of the equation), the equation, its results -> results to go on with."""
+
 
 def rounded_results(
-    signature: Signature, row: Sequence[CallInputs], seed: int | None, unit: float = 0.0
+    signature: Signature,
+    row: Sequence[CallInputs],
+    seed: int | None,
+    unit: float = 0.0,
+    settled: Settled = lambda _, eqn, results: results,
 ) -> dict[str, Value]:
     """The outputs and states after calls in a row from the initial states, equation by equation on XLA.
 
@@ -29,11 +36,12 @@ def rounded_results(
     states: list[Value] = [s.initial.array for s in signature.states]
     names = [*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states)]
     results: dict[str, Value] = {}
-    for step in row:
+    for call, step in enumerate(row):
         inputs = [np.asarray(step.inputs[name]) for name in signature.input_names]
         env: dict[Var, Value] = dict(zip(signature.graph.inputs, [*inputs, *states], strict=True))
-        for eqn in signature.graph.eqns:
-            env.update(zip(eqn.outputs, _results(eqn, env, generator, unit), strict=True))
+        for number, eqn in enumerate(signature.graph.eqns):
+            results_of_eqn = settled((call, number), eqn, _results(eqn, env, generator, unit))
+            env.update(zip(eqn.outputs, results_of_eqn, strict=True))
         results = dict(zip(names, (value_of(a, env) for a in signature.graph.outputs), strict=True))
         states = [results[f"{STATE}{s.name}"] for s in signature.states]
     return results
@@ -108,8 +116,20 @@ def _elu(x: np.ndarray, params: Mapping[str, Any], generator: np.random.Generato
     return rounded_otherwise(np.where(x > 0, x, powers - 1).astype(x.dtype), generator)
 
 
+def _log_softmax(x: np.ndarray, params: Mapping[str, Any], generator: np.random.Generator) -> np.ndarray:
+    """Near 0 two almost equal numbers are subtracted: a logit, and the largest one plus the logarithm of the sum.
+
+    XLA on CPUs may compute a logit once for the sum and once for the difference, rounded in two ways.
+    Source: tflite/kernels/internal/optimized/optimized_ops.h, LogSoftmax.
+    """
+    largest = x.max(axis=-1, keepdims=True, initial=-np.inf)
+    total = rounded_otherwise(np.exp(x - largest).sum(axis=-1, keepdims=True), generator)
+    return rounded_otherwise(rounded_otherwise(x, generator) - largest - np.log(total), generator)
+
+
 _STEPS: dict[Op, _Rounded] = {
     ops.local_response_normalization: _local_response,
     ops.gelu: _gelu,
     ops.elu: _elu,
+    ops.log_softmax: _log_softmax,
 }
