@@ -19,10 +19,8 @@ from jfuse.kernels.linalg.matmul import *
 from jfuse.kernels.math.elementwise import *
 from jfuse.kernels.math.random import *
 from jfuse.kernels.math.reduce import *
-from jfuse.kernels.math.segment import *
 from jfuse.kernels.nn.activation import *
 from jfuse.kernels.nn.conv import *
-from jfuse.kernels.nn.fake_quant import *
 from jfuse.kernels.nn.norm import *
 from jfuse.kernels.nn.pool import *
 from jfuse.kernels.nn.quantize import *

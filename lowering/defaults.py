@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jfuse.lowering.from_jax.rules
 import jfuse.lowering.from_torch.rules  # noqa: F401
-from jfuse.lowering.composites import embedding, keras, l2_pool, lingvo, lookup, recurrent  # noqa: F401
+from jfuse.lowering.composites import embedding, keras, l2_pool, lingvo, recurrent  # noqa: F401
 from jfuse.lowering.ops.array import (  # noqa: F401
     array,
     lists,
@@ -14,13 +14,10 @@ from jfuse.lowering.ops.array import (  # noqa: F401
     slicing,
     sort,
     sparse,
-    sparse_algebra,
 )
 from jfuse.lowering.ops.image import (  # noqa: F401
     blocks,
     colour,
-    combined_detection,
-    crops,
     detection,
     drawing,
     patches,
@@ -28,7 +25,6 @@ from jfuse.lowering.ops.image import (  # noqa: F401
     resize,
 )
 from jfuse.lowering.ops.linalg import (  # noqa: F401
-    einsum,
     elimination,
     matmul,
     matrix,
@@ -45,7 +41,6 @@ from jfuse.lowering.ops.math import (  # noqa: F401
     reduce,
     segment,
     special,
-    stateless_random,
     trigonometry,
 )
 from jfuse.lowering.ops.nn import (  # noqa: F401
@@ -58,9 +53,7 @@ from jfuse.lowering.ops.nn import (  # noqa: F401
     transpose_conv,
 )
 from jfuse.lowering.ops.signal import (  # noqa: F401
-    audio,
     ctc,
-    ctc_beam_search,
     signal,
 )
 from jfuse.lowering.ops.text import (  # noqa: F401

@@ -56,8 +56,7 @@ from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.passes.scans.reroll.reroll import reroll
 from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
-from jfuse.passes.simplify.fold_selects import fold_selects
-from jfuse.passes.simplify.simplify import simplify
+from jfuse.passes.simplify.simplify import fold_selects, simplify
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
 from jfuse.passes.states.state import computed_starts

@@ -15,7 +15,7 @@ from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.integer.numbers.fixed_point import Multiplier, high_mul, multiplied, multiplied_once, wide
 from jfuse.kernels.integer.numbers.inverse_root import inverse_root
 from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished, to_nearest_even
-from jfuse.kernels.integer.tables import is_of_bytes, looked_up
+from jfuse.kernels.integer.tables import is_of_bytes, is_of_bytes_or_words, looked_up
 from jfuse.kernels.math.elementwise import (
     abs_,
     add,
@@ -31,6 +31,7 @@ from jfuse.kernels.math.elementwise import (
     squared_difference,
     sub,
 )
+from jfuse.kernels.math.reduce import axis_tuple, mean, sum_
 
 _LEAST, _END = 2.0**-10, 2.0**8
 """Scales of terms over that of the sum that XNNPACK takes.   Source: xnnpack_delegate.cc, VisitAddNode"""
@@ -237,3 +238,44 @@ def _declare_comparison(op: TflOp) -> None:
 
 for _op in (equal, greater, greater_equal, less, less_equal, not_equal):
     _declare_comparison(_op)
+
+
+# MEAN and SUM on quantized integers.
+
+
+@mean.quantized(is_of_bytes_or_words)
+def _mean_of_integers(types: IntegerTypes, x: Array, axes: Any, /, *, keep_dims: bool) -> Array:
+    """Source: tflite/kernels/internal/reference/reduce.h, QuantizedMeanOrSum"""
+    return _reduced(types, x, axes, keep_dims, is_mean=True)
+
+
+def _takes_total(types: IntegerTypes, options: Params) -> bool:
+    return types.rounding != "reference" and is_of_bytes(types, options)  # whose sum of bytes wraps around
+
+
+@sum_.quantized(_takes_total)
+def _sum_of_bytes(types: IntegerTypes, x: Array, axes: Any, /, *, keep_dims: bool) -> Array:
+    """Source: tflite/kernels/reduce.cc, EvalSum"""
+    return _reduced(types, x, axes, keep_dims, is_mean=False)
+
+
+def _reduced(types: IntegerTypes, x: Array, axes: Any, keep_dims: bool, *, is_mean: bool) -> Array:
+    axis = axis_tuple(axes)
+    x = jnp.asarray(x).astype(np.int32) - types.zero_point(0)
+    total = x.sum(axis, keepdims=keep_dims, dtype=np.int32)
+    count = int(np.prod([x.shape[a] for a in axis])) if is_mean else 1
+    scale = float(types.scale(0)) / float(types.output_scale())
+    if types.on_default_path and is_of_bytes(types):
+        steps: Array = to_nearest_even(total.astype(np.float32) * np.float32(np.float32(scale) / np.float32(count)))
+    else:
+        steps = multiplied(total, _over(Multiplier.of(scale), count))
+    return finished(steps, types.outputs[0])
+
+
+def _over(by: Multiplier, count: int) -> Multiplier:
+    """A multiplier divided by a number of elements, cut off.
+
+    Source: tflite/kernels/internal/reference/reduce.h, QuantizedMeanOrSum
+    """
+    left = min(count.bit_length() - 1, 32, 31 + int(by.shift)) if count > 1 else 0
+    return Multiplier((by.mantissa << left) // count, by.shift - left)

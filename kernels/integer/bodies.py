@@ -8,7 +8,6 @@ from jfuse.kernels.integer import (  # noqa: F401
     convolution,
     lstm,
     matmul,
-    reduction,
     resize,
     same_scale,
     scales,

@@ -14,10 +14,9 @@ from jfuse.ir.graph import Signature
 from jfuse.proof.inputs import LONGER, CallInputs
 from jfuse.records.conversion import Difference
 from jfuse.running.processes import of_all_processes
-from jfuse.verification.compare.constant_outputs import ConstantOutputs
+from jfuse.verification.compare.constant_outputs import ConstantOutputs, chooses_among_nans
 from jfuse.verification.compare.element_errors import ElementErrors, Suspect
 from jfuse.verification.compare.matching import need_same_types
-from jfuse.verification.compare.nan_choices import chooses_among_nans
 from jfuse.verification.compare.sample_share import OddCall, SampleShare
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.steep_inputs import accepted, is_steep, ties_in_loops

@@ -16,7 +16,7 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
 from jfuse.kernels.core.op import Array, TflOp
-from jfuse.kernels.math.segment import highest, lowest
+from jfuse.kernels.math.reduce import highest, lowest
 from jfuse.lowering.ops.array.slicing import (
     SliceMasks,
     SliceRange,

@@ -3,7 +3,7 @@
 SEGMENT_SUM is never emitted: it fails on a segment without rows, which TensorFlow takes. Nor is
 EMBEDDING_LOOKUP_SPARSE for tf.nn.embedding_lookup_sparse. It needs weights and a number of rows, which TensorFlow
 leaves out or takes from the last segment; further operators would have to make them. With many ids it is no faster
-than GATHER and sums. Functions marked with its name become it (lowering/composites/lookup.py).
+than GATHER and sums. Functions marked with its name become it (lowering/composites/embedding.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array, TflOp
-from jfuse.kernels.math.segment import highest, lowest
+from jfuse.kernels.math.reduce import highest, lowest
 from jfuse.lowering.rule_tools.operands import as_i32, below_size, sizes_operand
 from jfuse.lowering.rule_tools.query import dtype, is_constant, one_like, rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped

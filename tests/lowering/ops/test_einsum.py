@@ -8,7 +8,7 @@ import pytest
 from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
-from jfuse.lowering.ops.linalg.einsum import lower_einsum, parse_equation
+from jfuse.lowering.ops.linalg.matmul import lower_einsum, parse_equation
 
 
 @pytest.mark.parametrize(

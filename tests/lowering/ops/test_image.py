@@ -14,8 +14,8 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
-from jfuse.lowering.ops.image.combined_detection import lower_combined_non_max_suppression
-from jfuse.lowering.ops.image.crops import lower_crop_and_resize
+from jfuse.lowering.ops.image.detection import lower_combined_non_max_suppression
+from jfuse.lowering.ops.image.patches import lower_crop_and_resize
 from jfuse.lowering.ops.image.resize import lower_resize_bicubic, lower_resize_bilinear
 from jfuse.lowering.ops.math.complex_numbers import lower_complex, lower_complex_abs, lower_imag, lower_real
 from jfuse.lowering.ops.signal.signal import lower_fft, lower_irfft, lower_rfft

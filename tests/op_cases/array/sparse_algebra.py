@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/array/sparse_algebra.py."""
+"""Rows of lowering/ops/array/sparse.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/image/combined_detection.py."""
+"""Rows of lowering/ops/image/detection.py."""
 
 from __future__ import annotations
 

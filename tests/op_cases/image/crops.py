@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/image/crops.py."""
+"""Rows of lowering/ops/image/patches.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/linalg/einsum.py."""
+"""Rows of lowering/ops/linalg/matmul.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/signal/audio.py."""
+"""Rows of lowering/ops/signal/signal.py."""
 
 from __future__ import annotations
 

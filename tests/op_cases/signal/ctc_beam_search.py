@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/signal/ctc_beam_search.py."""
+"""Rows of lowering/ops/signal/ctc.py."""
 
 from __future__ import annotations
 

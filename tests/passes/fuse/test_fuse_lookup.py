@@ -14,7 +14,7 @@ from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.lowering.composites import lookup as rules
+from jfuse.lowering.composites import embedding as rules
 from tests.cells import BATCH, weights
 from tests.end_to_end.invokes import check_invokes
 from tests.passes.fuse.composites import call, conditions, fused, op_names

@@ -17,7 +17,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.shape_tensors import zeros
-from jfuse.passes.simplify.fold_selects import fold_selects
+from jfuse.passes.simplify.simplify import fold_selects
 from tests.cells import BATCH, f32
 
 X, STEPS = f32(BATCH, 3), f32(4, BATCH, 3)

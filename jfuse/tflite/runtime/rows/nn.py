@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from jfuse.ir.graph import Eqn
 from jfuse.ir.types import DType
-from jfuse.kernels.nn.fake_quant import nudged_range
+from jfuse.kernels.nn.quantize import nudged_range
 from jfuse.tflite.runtime.needs import (
     I8,
     I16_I8,
