@@ -13,7 +13,6 @@ from jfuse.lowering.from_torch import (  # noqa: F401
     normalization,
     pools,
     products,
-    random,
     recurrent,
     reductions,
     resize,

@@ -15,8 +15,7 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import all_graphs, with_bodies
 from jfuse.lowering.ops.math.fake_quant import in_arithmetic
 from jfuse.passes.context import Context
-from jfuse.passes.legalize.channel_factors import channel_factors
-from jfuse.passes.legalize.equalized_channels import equalized
+from jfuse.passes.legalize.equalized_channels import channel_factors, equalized
 from jfuse.passes.legalize.row_tables import with_row_tables
 from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice

@@ -12,15 +12,11 @@ from jfuse.tflite.runtime.rows import (
     arithmetic,
     array,
     fused,
-    image,
-    linalg,
     nn,
-    reductions,
-    stablehlo,
     states_and_others,
 )
 
-_FAMILIES = (arithmetic, array, fused, image, linalg, nn, reductions, stablehlo, states_and_others)
+_FAMILIES = (arithmetic, array, fused, nn, states_and_others)
 
 
 def by_builtin(families: Iterable[tuple[Row, ...]]) -> Mapping[str, Row]:

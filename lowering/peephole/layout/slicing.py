@@ -126,3 +126,15 @@ def _place(x: Atom, axis: int, index: int, shrink: bool) -> Any:
         end_mask=others,
         shrink_axis_mask=1 << axis if shrink else 0,
     )
+
+
+# Reversals that undo each other.
+
+
+@peephole(lambda x, first, second: ops.reverse_v2(ops.reverse_v2(x, first).shared(), second))
+def reversed_twice(match: Match, x: Atom, first: Atom, second: Atom) -> Any:
+    """REVERSE_V2(REVERSE_V2(x)) along the same axes = x."""
+    rank = match.result.type.rank
+    once, again = ({a % rank for a in given(static_value(axes), "constant_axes")} for axes in (first, second))
+    need(once == again, "same_axes")
+    return x

@@ -1,4 +1,4 @@
-"""Control flow, strings, states, lookup tables, custom operators and codes of no operator: their rows."""
+"""Control flow, strings, states, tables, custom operators, and StableHLO without a kernel: their rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,31 @@ from jfuse.tflite.runtime.row import Row, Values, kernel, without_op
 
 STATE = "how a file spells a state, which is a value in the IR: written and read with it"
 TABLE = "how a file spells a lookup table, which is two constants in the IR: written and read with HASHTABLE_FIND"
+
+
+SECOND_SET = "of a second set of operators, which converters from JAX and PyTorch write; the others say the same"
+SECOND_SET_WITHOUT_KERNEL = SECOND_SET + ", and the runtime has no kernel"
+
+_STABLEHLO_WITH_KERNEL = {
+    "ADD": "2.16.0",
+    "CASE": "2.17.0",
+    "GATHER": "2.16.0",
+    "MAXIMUM": "2.16.0",
+    "MINIMUM": "2.16.0",
+    "MULTIPLY": "2.16.0",
+    "PAD": "2.16.0",
+    "REDUCE_WINDOW": "2.16.0",
+    "RNG_BIT_GENERATOR": "2.15.0",
+    "SCATTER": "2.15.0",
+    "SHIFT_LEFT": "2.17.0",
+}
+"""By name, without "STABLEHLO_": the oldest runtime."""
+_STABLEHLO_WITHOUT_KERNEL = """
+ABS BROADCAST_IN_DIM CBRT CLAMP COMPARE CONCATENATE CONVERT CONVOLUTION COSINE CUSTOM_CALL DIVIDE
+DOT_GENERAL DYNAMIC_SLICE DYNAMIC_UPDATE_SLICE EXPONENTIAL FLOOR IOTA LOG LOGISTIC NEGATE OR POWER REDUCE
+REMAINDER RESHAPE RSQRT SELECT SLICE SORT SUBTRACT TANH TRANSPOSE WHILE
+"""
+
 
 ROWS: tuple[Row, ...] = (
     kernel("IF", "1.15.0", values=Values.COMPUTED),
@@ -39,4 +64,9 @@ ROWS: tuple[Row, ...] = (
     ),
     without_op("READ_VARIABLE", "2.6.0", gap=STATE),
     without_op("VAR_HANDLE", "2.6.0", gap=STATE),
+    *(without_op(f"STABLEHLO_{name}", runtime, SECOND_SET) for name, runtime in _STABLEHLO_WITH_KERNEL.items()),
+    *(
+        Row(f"STABLEHLO_{name}", litert=None, gap=SECOND_SET_WITHOUT_KERNEL)
+        for name in _STABLEHLO_WITHOUT_KERNEL.split()
+    ),
 )
