@@ -40,40 +40,33 @@ for _primitive, _tensorflow in _REDUCTIONS.items():
     _reduction(_primitive, _tensorflow)
 
 
-@lowers_jax("argmax")
-def lower_argmax(x: Array, *, axes: Sequence[int], index_dtype: Any) -> Array:
-    """The place of the greatest element."""
-    return _place("ArgMax", x, axes, index_dtype)
+def _place(primitive: str, tensorflow: str) -> None:
+    def lower(x: Array, *, axes: Sequence[int], index_dtype: Any) -> Array:
+        index = DEFAULT.lowers[tensorflow](x, np.int32(axes[0]), output_type=DType.i32)
+        return as_dtype(index, DType.of(np.dtype(index_dtype)))
+
+    lower.__doc__ = f"As TensorFlow's {tensorflow}, along the one axis."
+    lowers_jax(primitive)(lower)
 
 
-@lowers_jax("argmin")
-def lower_argmin(x: Array, *, axes: Sequence[int], index_dtype: Any) -> Array:
-    """The place of the smallest element."""
-    return _place("ArgMin", x, axes, index_dtype)
+_place("argmax", "ArgMax")
+_place("argmin", "ArgMin")
 
 
-def _place(name: str, x: Array, axes: Sequence[int], index_dtype: Any) -> Array:
-    (axis,) = axes
-    index = DEFAULT.lowers[name](x, np.int32(axis), output_type=DType.i32)
-    return as_dtype(index, DType.of(np.dtype(index_dtype)))
+def _so_far(primitive: str, tensorflow: str) -> None:
+    def lower(x: Array, *, axis: int, reverse: bool) -> Array:
+        return DEFAULT.lowers[tensorflow](x, np.int32(axis), reverse=reverse)
+
+    lower.__doc__ = f"As TensorFlow's {tensorflow}."
+    lowers_jax(primitive)(lower)
 
 
-@lowers_jax("cumsum")
-def lower_cumsum(x: Array, *, axis: int, reverse: bool) -> Array:
-    """CUMSUM."""
-    return DEFAULT.lowers["Cumsum"](x, np.int32(axis), reverse=reverse)
-
-
-@lowers_jax("cumprod")
-def lower_cumprod(x: Array, *, axis: int, reverse: bool) -> Array:
-    """The running product."""
-    return DEFAULT.lowers["Cumprod"](x, np.int32(axis), reverse=reverse)
-
-
-@lowers_jax("cumlogsumexp")
-def lower_cumlogsumexp(x: Array, *, axis: int, reverse: bool) -> Array:
-    """The running logarithm of the sum of exponentials."""
-    return DEFAULT.lowers["CumulativeLogsumexp"](x, np.int32(axis), reverse=reverse)
+for _primitive, _tensorflow in {
+    "cumsum": "Cumsum",
+    "cumprod": "Cumprod",
+    "cumlogsumexp": "CumulativeLogsumexp",
+}.items():
+    _so_far(_primitive, _tensorflow)
 
 
 @lowers_jax("cummax")

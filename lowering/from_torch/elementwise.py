@@ -68,7 +68,11 @@ _OF_TWO = {
     "ge": "GreaterEqual",
     "fmod": "TruncateMod",
     "remainder": "FloorMod",
-    "pow": "Pow",
+    "floor_divide": "FloorDiv",
+    "bitwise_left_shift": "LeftShift",
+    "__lshift__": "LeftShift",
+    "bitwise_right_shift": "RightShift",
+    "__rshift__": "RightShift",
 }
 """Operators of two tensors, or of a tensor and a number."""
 
@@ -97,8 +101,7 @@ for _name, _tensorflow in _OF_ANYTHING.items():
 for _name, _tensorflow in _OF_FLOATS.items():
     _one(_name, _tensorflow, True)
 for _name, _tensorflow in _OF_TWO.items():
-    if _name != "pow":
-        _two(_name, _tensorflow)
+    _two(_name, _tensorflow)
 
 
 @lowers_torch("aten.abs")
@@ -161,12 +164,6 @@ def lower_div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Array:
     if dtype(first).is_integer:
         return DEFAULT.lowers["TruncateDiv"](first, second)
     return lower_trunc(ops.div(first, second))
-
-
-@lowers_torch("aten.floor_divide")
-def lower_floor_divide(x: Any, y: Any) -> Array:
-    """The quotient, rounded down."""
-    return DEFAULT.lowers["FloorDiv"](*promoted(x, y))
 
 
 @lowers_torch("aten.trunc", "aten.fix")
@@ -282,18 +279,6 @@ _logical("bitwise_and", "LogicalAnd", "BitwiseAnd")
 _logical("bitwise_or", "LogicalOr", "BitwiseOr")
 _logical("bitwise_xor", "NotEqual", "BitwiseXor")
 _logical("bitwise_not", "LogicalNot", "Invert")
-
-
-@lowers_torch("aten.bitwise_left_shift", "aten.__lshift__")
-def lower_left_shift(x: Array, y: Array) -> Array:
-    """The bits of integers moved up."""
-    return DEFAULT.lowers["LeftShift"](*promoted(x, y))
-
-
-@lowers_torch("aten.bitwise_right_shift", "aten.__rshift__")
-def lower_right_shift(x: Array, y: Array) -> Array:
-    """The bits of integers moved down, the sign kept."""
-    return DEFAULT.lowers["RightShift"](*promoted(x, y))
 
 
 @lowers_torch("aten.nan_to_num")

@@ -95,16 +95,16 @@ def _place(name: str, x: Array, dim: int, keepdim: bool) -> Array:
     return shaped(place, (*x.shape[:axis], 1, *x.shape[axis + 1 :]), x, *sources()) if keepdim else place
 
 
-@lowers_torch("aten.argmax")
-def lower_argmax(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """ARG_MAX; of all elements where no axis is named."""
-    return _place("ArgMax", *((lower_view(x, [-1]), 0, False) if dim is None else (x, dim, keepdim)))
+def _place_alone(name: str, tensorflow: str) -> None:
+    def lower(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        return _place(tensorflow, *((lower_view(x, [-1]), 0, False) if dim is None else (x, dim, keepdim)))
+
+    lower.__doc__ = f"As TensorFlow's {tensorflow}; of all elements where no axis is named."
+    lowers_torch(f"aten.{name}")(lower)
 
 
-@lowers_torch("aten.argmin")
-def lower_argmin(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """ARG_MIN; of all elements where no axis is named."""
-    return _place("ArgMin", *((lower_view(x, [-1]), 0, False) if dim is None else (x, dim, keepdim)))
+_place_alone("argmax", "ArgMax")
+_place_alone("argmin", "ArgMin")
 
 
 @lowers_torch("aten.var")
@@ -171,16 +171,16 @@ def lower_norm(
     return ops.pow_(total, scalar(1 / order, x))
 
 
-@lowers_torch("aten.cumsum")
-def lower_cumsum(x: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    """CUMSUM, of integers and bools as i64."""
-    return DEFAULT.lowers["Cumsum"](as_type(x, _sum_type(x, dtype)), np.int32(from_front(dim, x)))
+def _so_far(name: str, tensorflow: str) -> None:
+    def lower(x: Array, dim: int, *, dtype: DType | None = None) -> Array:
+        return DEFAULT.lowers[tensorflow](as_type(x, _sum_type(x, dtype)), np.int32(from_front(dim, x)))
+
+    lower.__doc__ = f"As TensorFlow's {tensorflow}, of integers and bools as i64."
+    lowers_torch(f"aten.{name}")(lower)
 
 
-@lowers_torch("aten.cumprod")
-def lower_cumprod(x: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    """The running product, of integers and bools as i64."""
-    return DEFAULT.lowers["Cumprod"](as_type(x, _sum_type(x, dtype)), np.int32(from_front(dim, x)))
+_so_far("cumsum", "Cumsum")
+_so_far("cumprod", "Cumprod")
 
 
 @lowers_torch("aten.topk")
