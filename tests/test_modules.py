@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.test_imports import MODULES, PACKAGES, ROOT, imports
 
 LONG = 150  # lines
-MOST_WITH_ONE_IMPORTER = 265  # modules; it only falls
+MOST_WITH_ONE_IMPORTER = 265
 TESTS = ROOT / "tests"
 _IMPORT = re.compile(r"^ *(?:from|import) (jfuse[.\w]*)", re.MULTILINE)
 
