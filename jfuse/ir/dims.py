@@ -56,6 +56,8 @@ def is_known(dim: Dim) -> bool:
 
 def same(d: Dim, e: Dim) -> bool | None:
     """Whether two dimensions are equal: True, False, or None where that depends on run-time sizes."""
+    if d is e or (isinstance(d, int) and isinstance(e, int)):
+        return d == e
     difference = d - e
     if is_known(difference):
         return int(difference) == 0

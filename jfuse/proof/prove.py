@@ -38,9 +38,11 @@ TOLERANCE = 1e-9
 ROUNDED = 1e-7
 _SAMPLES = 64  # of each case
 _LEAST_MEASURED, _MEASURED = 8, 64  # where a proof says that all are equal
+_ROWS = 2  # of an open batch, there
 _FEW = 3  # where a case is long
 _LONGEST, _LONG, _MIDDLE, _LEAST = 259, 67, 17, 5  # steps, where their number is open
 _MOST_PRODUCTS = 2**25  # weights times steps times samples, for one row
+_MOST_MEASURED = 2**20  # the same, where a proof says that all are equal
 _SHORT = (1, 3)  # steps at which a longer recurrence is compared as well
 
 
@@ -138,12 +140,12 @@ def prove(
 
 def _measured(pair: _Pair, sampler: Sampler, seed: int) -> Proof | None:
     """The error on samples of one size, where a proof says that both are equal; None where it is large for rounding."""
-    sizes = open_shapes([v.type for v in pair.body.inputs])
+    *_, sizes = open_shapes([v.type for v in pair.body.inputs])[:_ROWS]
     lengths = [e.params["length"] for e in pair.body.eqns if e.op is scan and is_known(e.params["length"])]
     products = _weights(pair.body) * max(lengths, default=_LEAST)
-    count = max(_LEAST_MEASURED, min(_MEASURED, _MOST_PRODUCTS // (4 * products)))
+    count = max(_LEAST_MEASURED, min(_MEASURED, _MOST_MEASURED // products))
     try:
-        return pair.compare(sampler, [Case.of(sizes[-1], count)], seed)
+        return pair.compare(sampler, [Case.of(sizes, count)], seed)
     except NotFused:
         return None
 

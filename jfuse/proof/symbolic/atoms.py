@@ -62,6 +62,7 @@ class Atoms:
         self.undefined: dict[int, bool] = {}
         self._by_key: dict[Hashable, list[int]] = {}
         self._points: dict[Instance, np.ndarray] = {}
+        self._random = np.random.default_rng(0)
 
     # Families
 
@@ -87,9 +88,7 @@ class Atoms:
     def point(self, instance: Instance) -> np.ndarray:
         """Where rows are evaluated to look them up: one number for each atom of an instance."""
         if instance not in self._points:
-            seed = [instance.family, *(k for r in instance.refs for k in (len(r.kind), r.number + 2**20, r.flipped))]
-            generator = np.random.default_rng(seed)
-            self._points[instance] = generator.standard_normal(self.of(instance).size)
+            self._points[instance] = self._random.standard_normal(self.of(instance).size)
         return self._points[instance]
 
     def evaluated(self, form: Form, *, as_values: bool = False) -> np.ndarray:
@@ -105,28 +104,40 @@ class Atoms:
     # Functions of rows
 
     def function(
-        self, op: Hashable, operands: Sequence[Form], *, is_bool: bool = False, bound: Ref | None = None
+        self,
+        op: Hashable,
+        operands: Sequence[Form],
+        *,
+        is_bool: bool = False,
+        parity: int = 0,
+        bound: Ref | None = None,
     ) -> Form:
         """The atoms `op(row of each operand)`; the operands have the same axes, and so has the result.
 
+        parity: -1 where the function of the one operand is odd, 1 where it is even; only one of x and -x has an atom.
         bound: an index that the function binds; the atoms do not depend on it.
         """
         first = operands[0]
         families = np.zeros(first.rows, int)
         atoms = np.zeros(first.rows, int)
+        signs = np.ones(first.rows)
         result = Form(first.axes, {}, np.zeros(first.rows), 0.0)
         for rows, parts in self._alike(operands):
             order = _refs_of(parts, bound)
             change = {_plain(ref): Ref("param", i, ref.flipped) for i, ref in enumerate(order)}
             lambdas = tuple(part.with_refs(change) for part in parts)
+            if parity:  # by the indices of the atoms: their names do not count
+                turned = np.where(self.evaluated(lambdas[0]) < 0, -1.0, 1.0)
+                lambdas = (lambdas[0].scale(turned),)
+                signs[rows] = turned if parity < 0 else 1.0
             where, which = self._found(op, lambdas, len(order), is_bool)
             families[rows], atoms[rows] = where, which
-            for family in np.unique(where):
+            for family in _different(where):
                 here = rows[where == family]
                 instance = Instance(int(family), tuple(order))
                 picked = np.full(first.rows, -1)
                 picked[here] = atoms[here]
-                block = Picks(picked, np.where(picked >= 0, 1.0, 0.0))
+                block = Picks(picked, np.where(picked >= 0, signs, 0.0))
                 result = added(result, Form(first.axes, {instance: block}, np.zeros(first.rows), 0.0))
         return result
 
@@ -286,10 +297,15 @@ class Atoms:
             self._by_key.setdefault(key, []).append(family)
             families[left], atoms[left] = family, places.reshape(-1)
         result = []
-        for family in np.unique(families):
+        for family in _different(families):
             (rows,) = np.nonzero(families == family)
             result.append((rows, Instance(int(family), tuple(order)), atoms[rows]))
         return result
+
+
+def _different(numbers: np.ndarray) -> np.ndarray:
+    """Each of the numbers once."""
+    return numbers[:1] if (numbers == numbers[:1]).all() else np.unique(numbers)
 
 
 def _key(op: Hashable, operands: Sequence[Form], arity: int) -> Hashable:

@@ -23,6 +23,7 @@ from jfuse.proof.symbolic.blocks import Block, MatrixRows, Picks, Stopped, is_ze
 ULP = 2.0**-52
 RELATIVE = 2.0**-20  # by which constants of rows may differ at most, in proportion to themselves
 RESIDUE = 2.0**-40  # below which they may be what rounding leaves of 0
+_EXACT = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)  # factors by which numbers are multiplied exactly
 
 
 class Ref(NamedTuple):
@@ -59,8 +60,8 @@ Part: TypeAlias = tuple[Dim, bool]
 
 
 def _is_one(part: Part) -> bool:
-    """Whether a part is closed and has one place."""
-    return not part[1] and is_known(part[0]) and bool(part[0] == 1)
+    """Whether a part is closed, so that its size is known, and has one place."""
+    return not part[1] and bool(part[0] == 1)
 
 
 class MustClose(Stopped):
@@ -141,10 +142,11 @@ class Form:
 
     def scale(self, factors: np.ndarray | float, error: float = 0.0) -> Form:
         """Each row multiplied by an exact number, or one that is within `error`, relatively, of it."""
+        sizes = np.abs(factors)
         factors = np.broadcast_to(np.asarray(factors, np.float64), (self.rows,))
-        most = float(np.abs(factors).max(initial=0.0))
+        most = float(sizes.max(initial=0.0))
         blocks = {i: b.scaled(factors) for i, b in self.blocks.items()} if most else {}
-        exact = error == 0.0 and bool(np.isin(np.abs(factors), (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)).all())
+        exact = error == 0.0 and most in _EXACT and bool((sizes == most).all() or np.isin(sizes, _EXACT).all())
         bound = self.error * most + (0.0 if exact else (ULP + error) * most * self.magnitude)
         return Form(self.axes, blocks, self.constant * factors, bound)
 

@@ -50,8 +50,7 @@ def odd(atoms: Atoms, op: str, form: Form, exact: Callable[[np.ndarray], np.ndar
     """A function with f(-x) = -f(x)."""
     if form.is_constant:
         return _folded(form, exact)
-    sign = np.where(atoms.evaluated(form) < 0, -1.0, 1.0)
-    return atoms.function(op, [form.scale(sign)]).scale(sign)
+    return atoms.function(op, [form], parity=-1)
 
 
 def tanh(atoms: Atoms, form: Form) -> Form:
@@ -213,8 +212,7 @@ def zero(atoms: Atoms, form: Form) -> Form:
     if of_bool is not None:
         return of_bool
     unit, _ = _unit(form)
-    sign = np.where(atoms.evaluated(unit) < 0, -1.0, 1.0)
-    return atoms.function("zero", [unit.scale(sign)], is_bool=True)
+    return atoms.function("zero", [unit], is_bool=True, parity=1)
 
 
 def choice(atoms: Atoms, flag: Form, yes: Form, no: Form) -> Form:

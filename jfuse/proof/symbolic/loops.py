@@ -22,6 +22,7 @@ from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.comparison import difference, equal, opened
 from jfuse.proof.symbolic.forms import Form, Instance, Part, Ref, added, open_numbers
 
+ANY = -1  # the number of a loop for one step of which is spoken
 _STEPS = 3  # that both loops run for a suggestion
 _CLOSE = 1e-7  # between numbers of elements that may be equal
 _MIXED = np.array([1.0, 0.7, 0.3, 0.9])  # of the numbers of an element, one by which it is looked up
@@ -70,8 +71,22 @@ class StepReader(Protocol):
         """The results of a closed jaxpr for forms of its operands."""
 
 
-def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
-    """The carries after a step, what it gives, and the loop of whose step they speak."""
+@dataclass(frozen=True)
+class Stepped:
+    """What a step of the loop `ANY` makes of carries that are atoms of families, one for each carry."""
+
+    families: Sequence[int]
+    carried: Sequence[Form]
+    ys: Sequence[Form]
+
+    def of(self, loop: int) -> tuple[list[Form], list[Form]]:
+        """The carries after a step of a loop, and what the step gives."""
+        change = {Ref("loop", ANY): Ref("loop", loop)}
+        return [c.with_refs(change) for c in self.carried], [y.with_refs(change) for y in self.ys]
+
+
+def read(reader: StepReader, scan: Scan, step: Stepped | None = None) -> tuple[list[Form], list[Form], int]:
+    """The carries after a step, what it gives, and the loop of whose step they speak.   step: if it was read before"""
     forms = [*scan.consts, *scan.carries, *scan.xs]
     if any(ref.kind == "loop" for form in forms for i in form.blocks for ref in i.refs):
         raise Stopped("a loop within a loop")
@@ -85,14 +100,23 @@ def read(reader: StepReader, scan: Scan) -> tuple[list[Form], list[Form], int]:
             if results is not None:
                 return (*results, loop.number)
     number = len(reader.loops)
-    families = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
-    rows = [(f, np.arange(c.rows)) for f, c in zip(families, scan.carries, strict=True)]
-    state = [atoms_of(c, number, [r]) for c, r in zip(scan.carries, rows, strict=True)]
-    carried, ys = stepped(reader, scan, number, state)
+    families = carry_families(reader.atoms, scan) if step is None else step.families
+    state = states_of(scan, number, families)
+    carried, ys = stepped(reader, scan, number, state) if step is None else step.of(number)
     while domains.mark(reader.atoms, families, carried):
         carried, ys = stepped(reader, scan, number, state)
     reader.loops.append(SymbolicLoop(number, scan.length, scan.carries, families, carried, numbers))
     return carried, ys, number
+
+
+def carry_families(atoms: Atoms, scan: Scan) -> list[int]:
+    """A new family for each carry of a loop, whose atoms are its elements before a step."""
+    return [atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
+
+
+def states_of(scan: Scan, loop: int, families: Sequence[int]) -> list[Form]:
+    """The carries before a step of a loop as atoms of their families."""
+    return [atoms_of(c, loop, [(f, np.arange(c.rows))]) for f, c in zip(families, scan.carries, strict=True)]
 
 
 def with_open_batch(scan: Scan, sizes: frozenset[int]) -> Scan:
@@ -144,7 +168,7 @@ def _numbers(reader: StepReader, scan: Scan) -> list[np.ndarray] | None:
     """Each element of each carry at a random point, before some steps; None where it cannot be had."""
 
     def at_point(form: Form, step: int = 0) -> Form:
-        change = {Ref("loop", -1): Ref("at", 1000 + step)}
+        change = {Ref("loop", ANY): Ref("at", 1000 + step)}
         values = reader.atoms.evaluated(form.with_refs(change), as_values=True)
         return Form(form.axes, {}, values, 0.0)
 
@@ -153,7 +177,7 @@ def _numbers(reader: StepReader, scan: Scan) -> list[np.ndarray] | None:
     reader.atoms.is_trial = True
     try:
         for step in range(_STEPS):
-            inputs = [at_point(x, step) for x in scan.entering(-1)]
+            inputs = [at_point(x, step) for x in scan.entering(ANY)]
             results = reader.run(scan.step, [*consts, *state, *inputs])[: len(state)]
             state = [moves.aligned(b, at_point(a))[1] for b, a in zip(state, results, strict=True)]
             for values, form in zip(seen, state, strict=True):
@@ -176,14 +200,14 @@ def _as_known(
     if {leaf.family for leaf in reader.atoms.leaves(*scan.xs)} & set(loop.families):
         turns = (_by_relation(reader, scan, loop, relation) for relation in _to_each(reader, scan, loop))
         return next((results for results in turns if results is not None), None)
-    relation = _by_initial_values(reader, scan, loop)
+    is_read = {leaf.family for leaf in reader.atoms.leaves(*loop.carried)}
+    relation = _by_initial_values(reader, scan, loop, is_read)
     results = None if relation is None else _by_relation(reader, scan, loop, relation, most=1)
     if results is not None:
         return results
     mine, others = numbers(), loop.numbers()
     if mine is None or others is None:
         return None
-    is_read = {leaf.family for leaf in reader.atoms.leaves(*loop.carried)}
     suggested = [
         _suggested(loop, others, is_read, c, n, i) for i, (c, n) in enumerate(zip(scan.carries, mine, strict=True))
     ]
@@ -191,9 +215,14 @@ def _as_known(
     return _by_relation(reader, scan, loop, relation)
 
 
-def _by_initial_values(reader: StepReader, scan: Scan, loop: SymbolicLoop) -> list[list[np.ndarray]] | None:
-    """A relation of whole carries with equal initial values, each with another one; None where some have none."""
-    left = list(range(len(loop.families)))
+def _by_initial_values(
+    reader: StepReader, scan: Scan, loop: SymbolicLoop, is_read: set[int]
+) -> list[list[np.ndarray]] | None:
+    """A relation of whole carries with equal initial values, each with another one; None where some have none.
+
+    is_read: the families of carries that the step reads; these come first.
+    """
+    left = sorted(range(len(loop.families)), key=lambda n: loop.families[n] not in is_read)
     relation = []
     for carry in scan.carries:
         alike = (n for n in left if loop.initial[n].parts == carry.parts)
@@ -221,7 +250,7 @@ def _by_relation(
     reader: StepReader, scan: Scan, loop: SymbolicLoop, relation: list[list[np.ndarray]], most: int | None = None
 ) -> tuple[list[Form], list[Form]] | None:
     """The results of a step by what a step keeps of a relation, which is matches in `most` turns; else None."""
-    others = [reader.atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
+    others = carry_families(reader.atoms, scan)
     while any((atoms >= 0).any() for r in relation for atoms in r) and most != 0:
         state = []
         for carry, rows, other in zip(scan.carries, relation, others, strict=True):

@@ -24,9 +24,19 @@ from jfuse.proof.symbolic.comparison import equal
 from jfuse.proof.symbolic.forms import Form, Instance, Ref, added, open_numbers
 from jfuse.proof.symbolic.functions import choice, minus, positive
 from jfuse.proof.symbolic.lookups import looked_up, scalar
-from jfuse.proof.symbolic.loops import Scan, StepReader, atoms_of, open_sizes, read, stepped, with_open_batch
+from jfuse.proof.symbolic.loops import (
+    ANY,
+    Scan,
+    Stepped,
+    StepReader,
+    carry_families,
+    open_sizes,
+    read,
+    states_of,
+    stepped,
+    with_open_batch,
+)
 
-_ANY = -1  # the number of a loop for one step of which is spoken
 SATURATED = "what enters a gate beside 10,000 is at most 9,000: sigmoid is 0 or 1 there, as in float32"
 
 
@@ -59,10 +69,10 @@ def read_masked(reader: StepReader, scan: Scan) -> MaskedLoop | None:
     place, side, _ = reader.atoms.padded[mask.family]
     first = int((side == "right") != mask.refs[place].flipped)
     reader.atoms.is_saturated = False
-    keeps = _kept(reader, scan, mask, first)
-    if keeps is None:
+    if (read_before := _kept(reader, scan, mask, first)) is None:
         return None
-    masked = _Masked(reader, scan, mask, first, keeps)
+    keeps, step = read_before
+    masked = _Masked(reader, scan, mask, first, keeps, step)
     result = masked.suffix() if all(keeps[first]) and not all(keeps[1 - first]) else masked.prefix()
     is_held = reader.atoms.is_saturated and any(keeps[1 - first])
     conditions = [padding(side), *([SATURATED] if is_held else [])]
@@ -71,14 +81,14 @@ def read_masked(reader: StepReader, scan: Scan) -> MaskedLoop | None:
 
 def _mask_of(atoms: Atoms, scan: Scan) -> Instance | None:
     """The one mask that a step reads, at its own step and at the row of the carries; else None."""
-    masks = {i: open_sizes(x) for x in scan.entering(_ANY) for i in counts.masks(atoms, x)}
+    masks = {i: open_sizes(x) for x in scan.entering(ANY) for i in counts.masks(atoms, x)}
     if len(masks) != 1:
         return None
     (mask,) = masks
     place = atoms.padded[mask.family].place
     step, rows = mask.refs[place], _rows(mask, place)
     sizes = open_sizes(scan.carries[0]) if scan.carries else []
-    own = (step.kind, step.number) == ("loop", _ANY) and rows == tuple(Ref("axis", n) for n in range(len(sizes)))
+    own = (step.kind, step.number) == ("loop", ANY) and rows == tuple(Ref("axis", n) for n in range(len(sizes)))
     return mask if own and all(open_sizes(c) == sizes for c in scan.carries) else None
 
 
@@ -98,24 +108,27 @@ def _with_mask(atoms: Atoms, scan: Scan, mask: Instance, value: int) -> Scan:
     return replace(scan, xs=xs)
 
 
-def _kept(reader: StepReader, scan: Scan, mask: Instance, first: int) -> list[list[bool]] | None:
-    """For each value of the mask whether its steps keep each carry; None where rows read the states of others."""
+def _kept(reader: StepReader, scan: Scan, mask: Instance, first: int) -> tuple[list[list[bool]], Stepped] | None:
+    """For each value of the mask whether its steps keep each carry, and a step of the core for the first value.
+
+    None where rows read the states of others.
+    """
     atoms = reader.atoms
-    families = [atoms.fresh("carry", c.rows, 1 + len(open_numbers(c.parts))) for c in scan.carries]
-    state = [atoms_of(c, _ANY, [(f, np.arange(c.rows))]) for f, c in zip(families, scan.carries, strict=True)]
+    families = carry_families(atoms, scan)
+    state = states_of(scan, ANY, families)
     sizes = open_sizes(state[0]) if state else []
-    own = (Ref("loop", _ANY), *(Ref("axis", n) for n in range(len(sizes))))
+    own = (Ref("loop", ANY), *(Ref("axis", n) for n in range(len(sizes))))
     keeps: list[list[bool]] = [[], []]
-    core = state
+    core = Stepped(families, state, ())
     for value in (first, 1 - first):
         atoms.saturates = value != first
         others = _with_mask(atoms, scan, mask, value)
         try:
-            carried, ys = stepped(reader, others, _ANY, state)
-            core = carried if value == first else core
+            carried, ys = stepped(reader, others, ANY, state)
+            core = Stepped(families, carried, ys) if value == first else core
             keeps[value] = [equal(c, s) for c, s in zip(carried, state, strict=True)]
             if value != first:
-                keeps[value] = [k or _stays(reader, others, state, core, n) for n, k in enumerate(keeps[value])]
+                keeps[value] = [k or _stays(reader, others, state, core.carried, n) for n, k in enumerate(keeps[value])]
         except Stopped:
             return None
         finally:
@@ -124,7 +137,7 @@ def _kept(reader: StepReader, scan: Scan, mask: Instance, first: int) -> list[li
             return None
         if any(open_sizes(form) != sizes for form in carried):
             return None
-    return keeps
+    return keeps, core
 
 
 def _stays(reader: StepReader, others: Scan, state: Sequence[Form], core: Sequence[Form], number: int) -> bool:
@@ -134,7 +147,7 @@ def _stays(reader: StepReader, others: Scan, state: Sequence[Form], core: Sequen
     """
     for value in (core[number], others.carries[number]):
         before = [value if n == number else s for n, s in enumerate(state)]
-        after, same = moves.aligned(stepped(reader, others, _ANY, before)[0][number], value)
+        after, same = moves.aligned(stepped(reader, others, ANY, before)[0][number], value)
         if not equal(after, same):
             return False
     return True
@@ -142,13 +155,14 @@ def _stays(reader: StepReader, others: Scan, state: Sequence[Form], core: Sequen
 
 @dataclass(frozen=True)
 class _Masked:
-    """A loop with its mask. first: the value of the mask in the steps that come first. keeps: as of `_kept`."""
+    """A loop with its mask. first: the value of the mask in the steps that come first. keeps, step: as of `_kept`."""
 
     reader: StepReader
     scan: Scan
     mask: Instance
     first: int
     keeps: Sequence[Sequence[bool]]
+    step: Stepped
 
     @property
     def atoms(self) -> Atoms:
@@ -189,7 +203,7 @@ class _Masked:
 
     def prefix(self) -> MaskedLoop:
         """Read the loop by the steps that come first; carries that the other steps change are unknown."""
-        carried, ys, loop = read(self.reader, self.core(self.first))
+        carried, ys, loop = read(self.reader, self.core(self.first), self.step)
         final, keeps = self.last(carried, loop, self.first), self.keeps[1 - self.first]
         final = [f if is_kept else self._unknown(f) for f, is_kept in zip(final, keeps, strict=True)]
         if all(keeps):

@@ -53,6 +53,8 @@ def _is_plain(form: Form) -> bool:
 
 def aligned(*forms: Form) -> list[Form]:
     """Forms of one shape with the same parts, closed or open where they must be."""
+    if all(form.axes == forms[0].axes for form in forms):
+        return list(forms)
     shaped = list(forms)
     for axis in range(len(forms[0].axes)):
         shaped = _same_parts(shaped, axis)

@@ -1,6 +1,7 @@
 """What becomes of wrong rules: of all mutants of fused operators, how many are refused, found, or written.
 
     python -m tests.proof.symbolic.kill_rates [--every 1] [--parts prover samples before] [--pairs lstm rnn ...]
+        [--json bench/results/kill_rates.json]
 
 The rule of a marked recurrence gives the mutant in place of the right operator, and the model is converted as a user
 would. "refused": the fusion is not made. "found": verification of the whole file fails. Else the file is written, and
@@ -14,9 +15,11 @@ family.
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -87,24 +90,45 @@ def compared_by(part: str) -> Iterator[None]:
         yield
 
 
+def counts(rows: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """How many mutants come to each fate; those that are written are printed."""
+    words = Counter[str]()
+    for pair, name in rows:
+        word = fate(PAIRS[pair]().body, mutant(pair, name))
+        words[word] += 1
+        if word not in ("refused", "found"):
+            print(f"  written as {word}: {pair}, {name}", flush=True)
+    return {word: words[word] for word in FATES}
+
+
+def _print_row(part: str, pair: str, of: Mapping[str, int]) -> None:
+    print(f"{part:10}{pair:20}{sum(of.values()):>8}" + "".join(f"{of[w]:>9}" for w in FATES), flush=True)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table; with --json write it as well, after each of its rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="of the mutants one in so many")
     parser.add_argument("--parts", nargs="+", default=["prover", "samples", "before"])
     parser.add_argument("--pairs", nargs="+", default=None)
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    rows = [row for row in list(mutants())[:: arguments.every] if arguments.pairs is None or row[0] in arguments.pairs]
-    print(f"{'part':10}{'mutants':>8}" + "".join(f"{word:>9}" for word in FATES))
+    by_pair: dict[str, list[tuple[str, str]]] = {}
+    for row in list(mutants())[:: arguments.every]:
+        if arguments.pairs is None or row[0] in arguments.pairs:
+            by_pair.setdefault(row[0], []).append(row)
+    print(f"{'part':10}{'operator':20}{'mutants':>8}" + "".join(f"{word:>9}" for word in FATES))
+    table: dict[str, dict[str, dict[str, int]]] = {}
     for part in arguments.parts:
-        words = Counter[str]()
+        of_part = table[part] = {}
         with compared_by(part):
-            for pair, name in rows:
-                word = fate(PAIRS[pair]().body, mutant(pair, name))
-                words[word] += 1
-                if word not in ("refused", "found"):
-                    print(f"  written as {word}: {pair}, {name}", flush=True)
-        print(f"{part:10}{len(rows):>8}" + "".join(f"{words[word]:>9}" for word in FATES), flush=True)
+            for pair, rows in by_pair.items():
+                of_part[pair] = counts(rows)
+                _print_row(part, pair, of_part[pair])
+                if arguments.json:
+                    report = {"every": arguments.every, "parts": table}
+                    arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+        _print_row(part, "all", {word: sum(of[word] for of in of_part.values()) for word in FATES})
 
 
 if __name__ == "__main__":
