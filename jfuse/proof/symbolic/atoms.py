@@ -9,11 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from jfuse.ir.dims import Dim
-from jfuse.proof.symbolic.blocks import Block, Picks, present
+from jfuse.proof.symbolic.blocks import Block, Picks, Stopped, present
 from jfuse.proof.symbolic.comparison import difference
-from jfuse.proof.symbolic.forms import Form, Instance, Part, Ref, added
+from jfuse.proof.symbolic.forms import RELATIVE, RESIDUE, Form, Instance, Part, Ref, added
 
 _SMALL = 0.05  # the size of values for which wide gates do not saturate
+_STEEP = frozenset({"sqrt", "log", "reciprocal", "pow", "positive", "zero"})
+"""Functions to which the smallest constant makes a difference."""
 _CLOSE = 1e-9  # between evaluations of rows that may be equal: which are is decided entry by entry
 
 
@@ -118,6 +120,8 @@ class Atoms:
         bound: an index that the function binds; the atoms do not depend on it.
         """
         first = operands[0]
+        if op in _STEEP and any(map(_hides_constant, operands)):
+            raise Stopped(f"a constant below the rounding beside it, in {op}")
         families = np.zeros(first.rows, int)
         atoms = np.zeros(first.rows, int)
         signs = np.ones(first.rows)
@@ -301,6 +305,12 @@ class Atoms:
             (rows,) = np.nonzero(families == family)
             result.append((rows, Instance(int(family), tuple(order)), atoms[rows]))
         return result
+
+
+def _hides_constant(form: Form) -> bool:
+    """Whether some constant may be what rounding leaves of 0, as an epsilon of 1e-14 below a root."""
+    size = np.abs(form.constant)
+    return bool(((size > 0) & (size <= RESIDUE) & (RELATIVE * size < form.error)).any())
 
 
 def _different(numbers: np.ndarray) -> np.ndarray:

@@ -206,6 +206,33 @@ class Turned(Form):
         return int(self.array.size)
 
 
+class Front(Form):
+    """The first places of an open axis, without the rest; only `loops.carried_before` reads it.
+
+    What is counted from the end would be counted from another one. whole: the form with all places.
+    """
+
+    whole: Form
+
+    def __init__(self, whole: Form, axis: int, size: Dim) -> None:
+        axes = (*whole.axes[:axis], ((size, True),), *whole.axes[axis + 1 :])
+        self.__dict__.update(axes=axes, error=0.0, orders={}, whole=whole, cut=whole.shape[axis])
+
+    @property
+    def blocks(self) -> Mapping[Instance, Block]:  # type: ignore[override]
+        """Raise MustClose: the places cannot be read one by one."""
+        raise MustClose(self.__dict__["cut"], "a slice of")
+
+    @property
+    def constant(self) -> np.ndarray:  # type: ignore[override]
+        """Raise MustClose."""
+        raise MustClose(self.__dict__["cut"], "a slice of")
+
+    def without_empty(self) -> Form:
+        """The form itself."""
+        return self
+
+
 def constant(array: Any) -> Form:
     """The form of an array."""
     values = np.asarray(array)

@@ -20,7 +20,7 @@ from jfuse.proof.symbolic import domains, moves
 from jfuse.proof.symbolic.atoms import Atoms, nearest
 from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.comparison import difference, equal, opened
-from jfuse.proof.symbolic.forms import Form, Instance, Part, Ref, added, open_numbers
+from jfuse.proof.symbolic.forms import Form, Front, Instance, Part, Ref, added, open_numbers
 
 ANY = -1  # the number of a loop for one step of which is spoken
 _STEPS = 3  # that both loops run for a suggestion
@@ -338,14 +338,14 @@ def carried_before(reader: StepReader, forms: Sequence[Form], axis: int) -> Form
 
     None where the joined forms are something else.
     """
-    if len(forms) != 2 or axis != 0 or forms[0].axes[0] or len(forms[1].axes[0]) != 1 or not forms[1].is_open(0):
+    if len(forms) != 2 or axis != 0 or forms[0].axes[0] or not isinstance(forms[1], Front):
         return None
-    first, rest = moves.dropped(forms[0]), forms[1]
+    first, rest = moves.dropped(forms[0]), forms[1].whole
     for loop in reader.loops:
-        if same(rest.shape[0] + 1, loop.length) is not True:
+        if any(same(size, loop.length) is not True for size in (rest.shape[0], forms[1].shape[0] + 1)):
             continue
         for family, before, after in zip(loop.families, loop.initial, loop.carried, strict=True):
-            made = collected(after, loop.number, rest.shape[0], reverse=False)
+            made = collected(after, loop.number, loop.length, reverse=False)
             if _are_equal(before, first) and _are_equal(made, rest):
                 state = atoms_of(before, loop.number, [(family, np.arange(before.rows))])
                 return collected(state, loop.number, loop.length, reverse=False)

@@ -15,6 +15,7 @@ from jfuse.proof.symbolic.counts import is_count
 from jfuse.proof.symbolic.forms import (
     ULP,
     Form,
+    Front,
     Instance,
     MustClose,
     Part,
@@ -24,7 +25,6 @@ from jfuse.proof.symbolic.forms import (
     closed,
     constant,
     open_numbers,
-    with_part,
 )
 
 Axes = tuple[tuple[Part, ...], ...]
@@ -108,6 +108,8 @@ def _same_openness(forms: list[Form], part: int) -> list[Form]:
 
 def reshaped(form: Form, shape: Sequence[Dim]) -> Form:
     """The form under another shape: parts stay in order, closed ones are split and joined."""
+    if len(form.shape) == len(shape) and all(same(a, b) is True for a, b in zip(form.shape, shape, strict=True)):
+        return form
     left = [part for part in form.parts if not (is_known(part[0]) and part[0] == 1 and not part[1])]
     axes: list[tuple[Part, ...]] = []
     for dim in shape:
@@ -209,14 +211,16 @@ def with_closed(form: Form, axes: Sequence[int]) -> Form:
 
 
 def sliced(form: Form, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[int]) -> Form:
-    """A part of each axis. Of an open axis all, its first place, its last one, or its first places."""
+    """A part of each axis. Of an open axis all, its first place, its last one, or its first places, to be joined."""
     whole = [
         same(s, 0) is True and same(e, d) is True and step == 1
         for s, e, d, step in zip(starts, ends, form.shape, strides, strict=True)
     ]
+    if sum(whole) == len(whole) - 1 and _is_front(form, axis := whole.index(False), starts, ends, strides):
+        return Front(form, axis, ends[axis])
     for axis, is_whole in enumerate(whole):
         if not is_whole and form.is_open(axis):
-            form = _place(form, axis, starts[axis], ends[axis], strides[axis])
+            form = _place(form, axis, starts[axis], ends[axis])
             whole[axis] = True
     touched = [axis for axis, is_whole in enumerate(whole) if not is_whole]
     slices = [
@@ -238,8 +242,14 @@ def one_part(form: Form, axes: Sequence[int], starts: np.ndarray, sizes: Sequenc
     return sliced(form, first, ends, [1] * len(first))
 
 
-def _place(form: Form, axis: int, start: Dim, end: Dim, stride: int) -> Form:
-    """An open axis at its first or last place, or up to a place."""
+def _is_front(form: Form, axis: int, starts: Sequence[Dim], ends: Sequence[Dim], strides: Sequence[int]) -> bool:
+    """Whether a slice is the first places of an open axis, more than one."""
+    is_plain = form.is_open(axis) and len(form.axes[axis]) == 1 and strides[axis] == 1
+    return is_plain and same(starts[axis], 0) is True and same(ends[axis], 1) is not True
+
+
+def _place(form: Form, axis: int, start: Dim, end: Dim) -> Form:
+    """An open axis at its first or last place."""
     size = form.shape[axis]
     if len(form.axes[axis]) != 1:
         raise MustClose(size, "a slice of")
@@ -248,11 +258,7 @@ def _place(form: Form, axis: int, start: Dim, end: Dim, stride: int) -> Form:
         return at(form, axis, Ref("at", 0))
     if is_one and same(start, size - 1) is True:
         return at(form, axis, Ref("at", -1))
-    first = sum(len(a) for a in form.axes[:axis])
-    from_end = Ref("axis", open_numbers(form.parts)[first], True)
-    if same(start, 0) is not True or stride != 1 or any(from_end in i.refs for i in form.blocks):
-        raise MustClose(size, "a slice of")
-    return Form(with_part(form.axes, first, (end, True)), form.blocks, form.constant, form.error)
+    raise MustClose(size, "a slice of")
 
 
 def at(form: Form, axis: int, ref: Ref) -> Form:

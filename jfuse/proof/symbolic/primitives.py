@@ -295,6 +295,13 @@ ELEMENTWISE = frozenset(
 )
 """Primitives that mean arithmetic, which is another one for integers."""
 
+UNROUNDED = frozenset(
+    "neg max min abs sign clamp floor ceil round is_finite gt lt ge le eq ne select_n convert_element_type "
+    "reshape squeeze expand_dims broadcast_in_dim transpose rev slice dynamic_slice gather pad tile concatenate stack "
+    "reduce_max reduce_min argmax argmin iota copy stop_gradient".split(),
+)
+"""Primitives whose results are exact in floats of any width."""
+
 SUMS = frozenset({"reduce_sum", "dot_general"})
 """Primitives that add elements, which wraps for integers."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jfuse.frontends.jaxprs.parts import closed_jaxpr, scan_counts
@@ -19,7 +20,7 @@ from jfuse.proof.symbolic.integers import integers
 from jfuse.proof.symbolic.lookups import counted
 from jfuse.proof.symbolic.loops import Scan, SymbolicLoop, after_last, carried_before, collected, read
 from jfuse.proof.symbolic.masked import read_masked
-from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS
+from jfuse.proof.symbolic.primitives import ELEMENTWISE, RULES, SUMS, UNROUNDED
 
 _CALLS: Mapping[str, str] = {
     "jit": "jaxpr",
@@ -31,6 +32,7 @@ _CALLS: Mapping[str, str] = {
     "remat": "jaxpr",
     "checkpoint": "jaxpr",
 }
+_NARROW = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
 _MOST_EQUATIONS = 6000  # of loops whose steps are written out
 
 
@@ -104,6 +106,8 @@ class Reader:
                 return states
         if name in SUMS and eqn.outvars[0].aval.dtype.kind in "iu":
             raise Stopped("a sum of integers, which wraps")
+        if name not in UNROUNDED and any(v.aval.dtype in _NARROW for v in (*eqn.invars, *eqn.outvars)):
+            raise Stopped(f"{name} in floats of 16 bits, which round")
         if name in ELEMENTWISE and eqn.outvars[0].aval.dtype.kind in "iu":
             return integers(self.atoms, operands, eqn)
         rule = RULES.get(name)
