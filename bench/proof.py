@@ -6,6 +6,7 @@ The models are single recurrences of Keras 3, with an open batch. A proof is of 
 and the operator that replaces it, as the conversion asks for it, all of a model's together; the seconds are the least
 by the clock and by the process, after a first round that nobody counts. Conversions, without verification, are made in
 turns with the prover and with it switched off, where samples decide alone; the ratio is that of the least times.
+First conversions compile the programs that run samples, as a user's do; the others find them compiled.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from unittest import mock
 
 import jfuse
 from jfuse.base.memo import Memo
+from jfuse.ir import evaluate
 from jfuse.proof import prove as proofs
 from jfuse.proof import proven_before
 from jfuse.proof.symbolic.prover import NOT_TRIED, Verdict, prove_symbolically
@@ -67,6 +69,12 @@ def convert(model: Any) -> Any:
         return jfuse.convert(model, padding="right", verify=False)
 
 
+def convert_first(model: Any) -> Any:
+    """Convert a model as if no program had been compiled before."""
+    with mock.patch.object(evaluate, "_PROGRAMS", Memo(64)):
+        return convert(model)
+
+
 def proofs_of(model: Any) -> tuple[list[str], list[Proving]]:
     """The word for each fusion of a conversion, and the calls of the prover in it."""
     calls: list[Proving] = []
@@ -96,11 +104,14 @@ def row(model: Any, rounds: int) -> dict[str, Any]:
     words, calls = proofs_of(model)
     ((wall, used),) = least([lambda: [call() for call in calls]], rounds)
 
-    def without() -> Any:
+    def without(conversion: Callable[[Any], Any]) -> Any:
         with mock.patch.object(proofs, "prove_symbolically", return_value=NOT_TRIED):
-            return convert(model)
+            return conversion(model)
 
-    (proving, used_proving), (testing, used_testing) = least([lambda: convert(model), without], rounds)
+    runs = [lambda: convert(model), lambda: without(convert)]
+    firsts = [lambda: convert_first(model), lambda: without(convert_first)]
+    (proving, used_proving), (testing, used_testing) = least(runs, rounds)
+    (first, used_first), (first_testing, used_first_testing) = least(firsts, -(-rounds // 3))
     return {
         "words": words,
         "proof_s": wall,
@@ -109,6 +120,10 @@ def row(model: Any, rounds: int) -> dict[str, Any]:
         "convert_without_s": testing,
         "ratio": proving / testing,
         "process_ratio": used_proving / used_testing,
+        "first_s": first,
+        "first_without_s": first_testing,
+        "first_ratio": first / first_testing,
+        "first_process_ratio": used_first / used_first_testing,
     }
 
 
@@ -122,7 +137,7 @@ def main() -> None:
     rows = {}
     print(
         f"{'model':36}{'proofs':>10}{'of process':>12}{'conversion':>12}{'without':>10}"
-        f"{'ratio':>7}{'of process':>12}  fusions"
+        f"{'ratio':>7}{'of process':>12}{'first':>7}{'of process':>12}  fusions"
     )
     for name, build in models().items():
         if not any(part in name for part in arguments.k):
@@ -130,8 +145,8 @@ def main() -> None:
         of = rows[name] = row(build(), arguments.rounds)
         print(
             f"{name:36}{of['proof_s']:>8.3f} s{of['proof_process_s']:>10.3f} s{of['convert_s']:>10.3f} s"
-            f"{of['convert_without_s']:>8.3f} s{of['ratio']:>7.2f}{of['process_ratio']:>12.2f}  "
-            + ", ".join(of["words"]),
+            f"{of['convert_without_s']:>8.3f} s{of['ratio']:>7.2f}{of['process_ratio']:>12.2f}"
+            f"{of['first_ratio']:>7.2f}{of['first_process_ratio']:>12.2f}  " + ", ".join(of["words"]),
             flush=True,
         )
     if arguments.json:

@@ -44,7 +44,7 @@ class Picks:
         """The number of atoms that it can have."""
         return int(self.atoms.max(initial=-1)) + 1
 
-    @property
+    @cached_property
     def sizes(self) -> np.ndarray:
         """The largest absolute factor of each row, 0 where it has no atom.   f64[n]"""
         return np.where(self.atoms >= 0, np.abs(self.scale), 0.0)

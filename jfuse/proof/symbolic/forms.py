@@ -260,17 +260,18 @@ def added(a: Form, b: Form) -> Form:
             continue
         blocks[instance], rounding = _sum(mine, block)
         error += rounding
-    total, rounding = exact_sum(a.constant, b.constant, error)
-    _refuse_large(a.constant, b.constant, total)
-    error += rounding
-    cancelled = _is_cancelled(a.constant, total, error)
-    dropped = bool(cancelled.any())
+    total, dropped = a.constant, False
+    if b.constant.any():
+        total, rounding = exact_sum(a.constant, b.constant, error)
+        _refuse_large(a.constant, b.constant, total)
+        error += rounding
+        cancelled = _is_cancelled(a.constant, total, error)
+        total, dropped = np.where(cancelled, 0.0, total), bool(cancelled.any())
     for instance in a.blocks.keys() & b.blocks.keys():
         blocks[instance], is_less = _cleaned(blocks[instance], a.blocks[instance], error)
         dropped |= is_less
         if is_zero(blocks[instance]):
             del blocks[instance]
-    total = np.where(cancelled, 0.0, total)
     return Form(a.axes, blocks, total, 2 * error if dropped else error)
 
 
