@@ -22,7 +22,7 @@ from unittest import mock
 
 import jfuse
 from jfuse.base.memo import Memo
-from jfuse.ir import evaluate
+from jfuse.ir.evaluate import shared_program
 from jfuse.proof import prove as proofs
 from jfuse.proof import proven_before
 from jfuse.proof.symbolic.prover import NOT_TRIED, Verdict, prove_symbolically
@@ -71,7 +71,7 @@ def convert(model: Any) -> Any:
 
 def convert_first(model: Any) -> Any:
     """Convert a model as if no program had been compiled before."""
-    with mock.patch.object(evaluate, "_PROGRAMS", Memo(64)):
+    with mock.patch.dict(shared_program.__globals__, {"_PROGRAMS": Memo(64)}):
         return convert(model)
 
 
