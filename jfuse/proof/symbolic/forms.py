@@ -219,12 +219,12 @@ class Front(Form):
         self.__dict__.update(axes=axes, error=0.0, orders={}, whole=whole, cut=whole.shape[axis])
 
     @property
-    def blocks(self) -> Mapping[Instance, Block]:  # type: ignore[override]
+    def blocks(self) -> Mapping[Instance, Block]:
         """Raise MustClose: the places cannot be read one by one."""
         raise MustClose(self.__dict__["cut"], "a slice of")
 
     @property
-    def constant(self) -> np.ndarray:  # type: ignore[override]
+    def constant(self) -> np.ndarray:
         """Raise MustClose."""
         raise MustClose(self.__dict__["cut"], "a slice of")
 
