@@ -66,7 +66,7 @@ def models() -> Mapping[str, Callable[[], Any]]:
 def convert(model: Any) -> Any:
     """Convert a model as if its fusions had not been proven before."""
     with mock.patch.object(proven_before, "_PROOFS", Memo(1)):
-        return jfuse.convert(model, padding="right", verify=False)
+        return jfuse.convert(model, forms=jfuse.Forms(padding="right"), verify=False)
 
 
 def convert_first(model: Any) -> Any:
