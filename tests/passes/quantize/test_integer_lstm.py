@@ -167,9 +167,10 @@ def test_arms_compiler_places_sixteen_bits_on_the_npu() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "layer", [lambda: layers.Bidirectional(layers.LSTM(6)), lambda: layers.GRU(6)], ids=["2", "gru"]
+    ("layer", "target"),
+    [(lambda: layers.Bidirectional(layers.LSTM(6)), "ethos-u55"), (lambda: layers.GRU(6), "ethos-u85")],
+    ids=["2", "gru"],
 )
-@pytest.mark.parametrize("target", ["ethos-u55", "ethos-u85"])
 def test_arms_compiler_places_other_recurrences_on_the_npu(layer: Any, target: Any) -> None:
     pytest.importorskip("ethosu")
     recipe = jfuse.Recipe.named("int8", inputs="int8", outputs="int8")
