@@ -52,6 +52,15 @@ def mutants() -> Iterator[tuple[str, str]]:
         yield from ((pair, name) for name in _by_name(pair))
 
 
+def in_turn() -> Iterator[tuple[str, str]]:
+    """Each mutant of an operator; changes that the plain LSTM has, too, only of one variant of it each, in turn."""
+    plain = list(_by_name(_PLAIN))
+    variants = [pair for pair in _MUTATED if pair.startswith(f"{_PLAIN}-")]
+    with_change = {name: [pair for pair in variants if name in _by_name(pair)] for name in plain}
+    chosen = {name: pairs[i % len(pairs)] for i, (name, pairs) in enumerate(with_change.items()) if pairs}
+    yield from ((p, name) for p, name in mutants() if p not in variants or chosen.get(name, p) == p)
+
+
 def mutant(pair: str, name: str) -> Graph:
     """The replacement of a pair with the change of that name."""
     return _by_name(pair)[name]
@@ -62,8 +71,9 @@ def _by_name(pair: str) -> dict[str, Graph]:
     return dict(_of(PAIRS[pair]().replacement))
 
 
+_PLAIN = "lstm"
 _MUTATED = (
-    "lstm",
+    _PLAIN,
     "lstm-clipped",
     "lstm-coupled",
     "lstm-peepholes",
