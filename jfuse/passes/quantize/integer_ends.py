@@ -1,4 +1,4 @@
-"""Integer outputs behind loops, whose bodies are quantized after the graph around them."""
+"""Integer inputs and outputs beside floats, and behind loops, whose bodies are quantized after their graph."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jfuse.ir.states import StatePlace, distinct, exposed_places, places, with_s
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers, substitute_graph, users
 from jfuse.kernels import ops
+from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.passes.quantize.arrays import activations_in
 from jfuse.passes.quantize.choose import IntegerSlot
 from jfuse.passes.quantize.forms import is_float, rule_of, why_not_integer
@@ -20,15 +21,51 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.tflite.targets.target import Target
 
 
-def with_integer_ends(graph: Graph, recipe: Recipe, target: Target, count: int) -> Graph:
-    """The graph whose first `count` outputs are of the recipe's integers, if only moves stand behind a DEQUANTIZE."""
+@dataclass(frozen=True)
+class EndSlots:
+    """The parameters of float inputs and outputs that are to be integers, by position, as calibration found them."""
+
+    inputs: Mapping[int, IntegerSlot]
+    outputs: Mapping[int, IntegerSlot]
+
+
+def with_integer_ends(graph: Graph, recipe: Recipe, target: Target, count: int, slots: EndSlots) -> Graph:
+    """The graph with inputs, and the first `count` outputs, of the recipe's integers where they are still float.
+
+    Outputs that are only moved from integers keep the parameters of these; others get those of `slots`.
+    """
+    graph = _with_integer_inputs(graph, recipe.ends[0], slots.inputs)
     if recipe.outputs is DType.f32 or not any(map(is_float, graph.outputs[:count])):
         return graph
     ends = _Ends(recipe, target, producers(graph))
-    outputs = [ends.typed(atom) if i < count and is_float(atom) else atom for i, atom in enumerate(graph.outputs)]
-    if not ends.added:
+    outputs = list(graph.outputs)
+    for i, atom in enumerate(graph.outputs[:count]):
+        outputs[i] = ends.typed(atom, slots.outputs.get(i)) if is_float(atom) else atom
+    if outputs == [*graph.outputs]:
         return graph
     return eliminate_dead_code(replace(graph, eqns=(*graph.eqns, *ends.added), outputs=tuple(outputs)))
+
+
+def _with_integer_inputs(graph: Graph, dtype: DType, slots: Mapping[int, IntegerSlot]) -> Graph:
+    """The graph with integers, and DEQUANTIZE behind them, for float inputs.
+
+    An input that is quantized inside, such as that of a loop, enters with the parameters that it has there.
+    """
+    inputs, read, added = list(graph.inputs), users(graph), list[Eqn]()
+    instead: dict[Var, Atom] = {}
+    for i, slot in slots.items():
+        var = inputs[i]
+        if not is_float(var):
+            continue
+        quantized = [eqn.outputs[0] for eqn in read.get(var, ()) if eqn.op.scales == "into"]
+        slot = steps_to(_slot(quantized[0]) if quantized else slot, dtype)[-1]
+        inputs[i] = Var(replace(var.type, dtype=slot.dtype, quantization=slot.quantization))
+        added.append(Eqn(ops.dequantize, (inputs[i],), (Var(var.type),), {}, Source()))
+        instead |= {var: added[-1].outputs[0], **{q: inputs[i] for q in quantized if _slot(q) == slot}}
+    if not added:
+        return graph
+    graph = substitute_graph(graph, instead)
+    return eliminate_dead_code(replace(graph, inputs=tuple(inputs), eqns=(*added, *graph.eqns)))
 
 
 @dataclass
@@ -41,11 +78,15 @@ class _Ends:
     added: list[Eqn] = field(default_factory=list)
     known: dict[Var, Var | None] = field(default_factory=dict)
 
-    def typed(self, atom: Atom) -> Atom:
-        """An output in the type that is wanted, or as it is."""
+    def typed(self, atom: Atom, seen: IntegerSlot | None) -> Atom:
+        """An output in the type that is wanted, or as it is.   seen: the parameters of one that floats compute"""
         here = self._integers(atom)
         if here is None:
-            return atom
+            return (
+                atom
+                if seen is None or self._is_custom(atom)
+                else self._quantized(atom, steps_to(seen, self.recipe.ends[1])[-1])
+            )
         for slot in steps_to(_slot(here), self.recipe.ends[1])[1:]:
             here = self._quantized(here, slot)
         return here
@@ -79,9 +120,13 @@ class _Ends:
         self.added.append(replace(eqn, inputs=inputs, outputs=(moved,)))
         return moved
 
-    def _quantized(self, var: Var, slot: IntegerSlot) -> Var:
-        """A value in other integers."""
-        if _slot(var) == slot:
+    def _is_custom(self, atom: Atom) -> bool:
+        """Whether a custom operator gives it, whose results (detections) are read as numbers."""
+        return isinstance(atom, Var) and atom in self.made and isinstance(self.made[atom].op, CustomOp)
+
+    def _quantized(self, var: Atom, slot: IntegerSlot) -> Var:
+        """A value in integers, or in other ones."""
+        if isinstance(var, Var) and not is_float(var) and _slot(var) == slot:
             return var
         made = Var(replace(var.type, dtype=slot.dtype, quantization=slot.quantization))
         self.added.append(Eqn(ops.quantize, (var,), (made,), {}, Source()))

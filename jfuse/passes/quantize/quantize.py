@@ -18,14 +18,15 @@ from jfuse.passes.context import Context
 from jfuse.passes.legalize.equalized_channels import channel_factors, equalized
 from jfuse.passes.legalize.row_tables import with_row_tables
 from jfuse.passes.quantize.body_places import same_values
-from jfuse.passes.quantize.choose import Choice
+from jfuse.passes.quantize.choose import Choice, IntegerSlot
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
 from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_integers, operands_of, rule_of
 from jfuse.passes.quantize.half_files import with_halves
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
-from jfuse.passes.quantize.integer_ends import with_integer_ends, with_integer_states
+from jfuse.passes.quantize.integer_ends import EndSlots, with_integer_ends, with_integer_states
 from jfuse.passes.quantize.joins import parts_left_float, unlike_parts
+from jfuse.passes.quantize.parameters import parameters
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges, with_spelled_ranges
 from jfuse.passes.quantize.ranges.trained import in_trained_bits, with_ends
@@ -35,7 +36,7 @@ from jfuse.passes.quantize.respell import respelled
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.passes.rewrite import rewrite
 from jfuse.quantization.moments import Moments
-from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe import ALL, QuantizeRule, Recipe
 from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
 from jfuse.quantization.value_keys import value_source
 from jfuse.records.conversion import QuantizedOps
@@ -64,7 +65,8 @@ def quantize(program: Program, ctx: Context) -> Program:
         quantizing = quantizing.calibrated(program, ctx)
     quantized = with_signatures(program, quantizing.signature)
     bodies = quantized.with_graphs(with_integer_bodies)
-    bodies = with_signatures(bodies, lambda s: _with_integer_ends(s, recipe, ctx))
+    slots = {s.key: quantizing.slots(s) for s in program.signatures}
+    bodies = with_signatures(bodies, lambda s: _with_integer_ends(s, recipe, ctx, slots[s.key]))
     result = with_integer_states(bodies, exposed=DType.f32 not in (recipe.inputs, recipe.outputs))
     for warning in quantizing.warnings:
         ctx.report.warn(warning)
@@ -209,6 +211,9 @@ class Quantizing:
 
         for graph, of in forms.items():
             Choice(graph, of, note)
+        for signature in distinct(program):
+            for var in (var for ends in self._integer_ends(signature) for var in ends.values()):
+                note(Observed(var), self._of_ends.range_algorithm, self._of_ends.activation_bits)
         return algorithms
 
     def signature(self, signature: Signature) -> Signature:
@@ -223,6 +228,35 @@ class Quantizing:
             return frozenset()
         floats = filter(is_float, signature.graph.inputs[: _plain_counts(signature)[0]])
         return frozenset(floats) - made_integers(signature.graph)
+
+    @property
+    def _of_ends(self) -> QuantizeRule:
+        """The rule of inputs and outputs that only operators in floats read and compute."""
+        return self.recipe.rule_for("", ALL)
+
+    def _integer_ends(self, signature: Signature) -> tuple[Mapping[int, Var], Mapping[int, Var]]:
+        """The float inputs and outputs, by position, that the recipe wants as integers."""
+        if self._of_ends.mode != "integer":
+            return {}, {}
+        graph, given = signature.graph, self._given(signature)
+        outputs = () if self.recipe.outputs is DType.f32 else graph.outputs[: _plain_counts(signature)[1]]
+        floats = {i: a for i, a in enumerate(outputs) if isinstance(a, Var) and is_float(a)}
+        return {i: var for i, var in enumerate(graph.inputs) if var in given}, floats
+
+    def slots(self, signature: Signature) -> EndSlots:
+        """The parameters of inputs and outputs that are to be integers, where they have a range."""
+        return EndSlots(*map(self._slots, self._integer_ends(signature)))
+
+    def _slots(self, ends: Mapping[int, Var]) -> Mapping[int, IntegerSlot]:
+        rule = self._of_ends
+        slots = {}
+        for i, var in ends.items():
+            if self.ranges is not None and self.ranges.why_not(Observed(var)) is None:
+                low, high = self._range(Observed(var), rule.range_algorithm, rule.activation_bits)
+                slots[i] = IntegerSlot(
+                    rule.activations, parameters(low, high, rule.activations, symmetric=rule.symmetric)
+                )
+        return slots
 
     def _graph(self, graph: Graph, boundary: Boundary, quantized_inputs: frozenset[Var]) -> Graph:
         forms, choice = self._chosen(graph, boundary, quantized_inputs)
@@ -283,8 +317,8 @@ def _rounded_apart(eqns: Sequence[Eqn]) -> list[str]:
     return [f"the weights of {len(eqns)} operators are {how}: {', '.join(named)}"] if named else []
 
 
-def _with_integer_ends(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
-    graph = with_integer_ends(signature.graph, recipe, ctx.target, _plain_counts(signature)[1])
+def _with_integer_ends(signature: Signature, recipe: Recipe, ctx: Context, slots: EndSlots) -> Signature:
+    graph = with_integer_ends(signature.graph, recipe, ctx.target, _plain_counts(signature)[1], slots)
     return replace(signature, graph=graph)
 
 
