@@ -18,6 +18,7 @@ from jfuse.lite.conversion_metadata import NAME, Conversion, SourceKind
 from jfuse.lite.errors import converter_error
 from jfuse.lite.infinities import without_infinities
 from jfuse.lite.quantization_mode import QuantizationMode
+from jfuse.lite.seen_ranges import with_seen_ranges
 from jfuse.lite.settings import Settings
 from jfuse.lite.sources import ConverterSource, function_source, jax_source, keras_source, saved_model_source
 from jfuse.lite.spec import text_of
@@ -150,7 +151,8 @@ class TFLiteConverter(Settings):
             unruled = _without_rule(load(source.loads, inputs, pipeline=own).program)
             own = replace(own, custom_ops=dict.fromkeys(unruled, True))
         own = replace(own, select_tf_ops=self._selects_tf_ops())
-        return convert(source.loads, inputs, pipeline=own, quantize=mode.rules(), calibration=mode.data, **options)
+        data = mode.data if mode.recipe else None
+        return convert(source.loads, inputs, pipeline=own, quantize=mode.rules(), calibration=data, **options)
 
     def _check_modes(self, mode: QuantizationMode) -> None:
         """Raise the official errors about modes of quantization that do not exist, or not together."""
@@ -166,6 +168,8 @@ class TFLiteConverter(Settings):
     def _file(self, lite: Model, mode: QuantizationMode) -> bytes:
         source = self._source
         program = source.arranged(lite.program)
+        if mode.data is not None and mode.recipe is None:
+            program = with_seen_ranges(program, mode.data)
         if self.canonicalizing_inf_as_min_max_float:
             program = without_infinities(program)
         names = source.tensor_names(program)

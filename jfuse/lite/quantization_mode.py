@@ -28,8 +28,8 @@ class QuantizationMode:
     recipe: the name of jfuse's recipe; None for none; "trained" for "int8" with the ranges of training alone, which is
     "dynamic" where there are none. integers_only: an operator without an integer kernel is an error.
     inputs, outputs: names of the dtypes of the file's inputs and outputs. per_channel: of the weights of "all" ops, of
-    "convolutions" alone, or of "none". data: yields the samples; None where none are needed. float_ops, float_nodes:
-    builtins, and nodes by name, that stay float.
+    "convolutions" alone, or of "none". data: yields the samples; None where none are needed. Without a
+    recipe the float file states their ranges. float_ops, float_nodes: builtins, and nodes by name, that stay float.
     """
 
     recipe: str | None
@@ -68,6 +68,8 @@ class QuantizationMode:
         bias = settings._experimental_full_integer_quantization_bias_type
         bias = None if bias is None else dtype_name(bias)
         _check_bias(recipe, bias)
+        if settings._experimental_calibrate_only and recipe in ("int8", "int16x8"):
+            return cls(None, data=getattr(data, "input_gen", data))
         return cls(
             recipe,
             integers_only=recipe in _IN_INTEGERS and not ops & {"TFLITE_BUILTINS", "SELECT_TF_OPS"},

@@ -24,6 +24,7 @@ _DEFAULTS: dict[str, Callable[[], Any]] = {
     "_experimental_allow_all_select_tf_ops": lambda: False,
     "_experimental_variable_quantization": lambda: False,
     "_experimental_qdq_conversion_mode": lambda: None,
+    "_experimental_calibrate_only": lambda: False,
     "canonicalizing_inf_as_min_max_float": lambda: True,
 }
 """The attributes that `convert` reads."""
@@ -60,7 +61,6 @@ _WITHOUT_MEANING: dict[str, Any] = {
     "print_ir_module_scope": None,
     "elide_elementsattrs_if_larger": None,
     "_debug_info": None,
-    "_experimental_calibrate_only": False,
     "_experimental_sparsify_model": False,
     "_experimental_tf_quantization_mode": None,
     "_experimental_quantization_options": None,
@@ -97,6 +97,7 @@ class Settings:
     _experimental_allow_all_select_tf_ops: bool
     _experimental_variable_quantization: bool
     _experimental_qdq_conversion_mode: Any
+    _experimental_calibrate_only: bool
     canonicalizing_inf_as_min_max_float: bool
 
     def __init__(self) -> None:

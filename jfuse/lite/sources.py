@@ -83,8 +83,9 @@ class ConverterSource:
     def _calls(self, program: Program) -> Mapping[str, str]:
         """The names of the SavedModel's nodes that call the functions, by signature key."""
         if self.kind is SourceKind.KERAS_MODEL:
+            call = "StatefulPartitionedCall" if self.loads.weights else "PartitionedCall"
             # model.export of Keras 3 has a signature before this one.
-            call = "StatefulPartitionedCall_1" if _is_keras_3(self.loads) else "StatefulPartitionedCall"
+            call += "_1" * _is_keras_3(self.loads)
             return {s.key: call for s in program.signatures}
         unique = Names(separator="_")
         stateful = {key: function.function_def.signature.is_stateful for key, function in self.loads.items()}

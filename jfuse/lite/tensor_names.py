@@ -18,6 +18,8 @@ from jfuse.tflite.write.tables import is_lookup
 
 _PRODUCTS = ("MatMul", "BatchMatMul", "Conv", "DepthwiseConv", "Einsum", "dot_general", "conv_general")
 """First letters of the ops of TensorFlow and jax that multiply by weights."""
+_ROUNDS = "FakeQuant"
+"""First letters of the ops that round as training does. What they round has their names, too."""
 
 
 def official_names(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]) -> TensorNames:
@@ -84,7 +86,7 @@ def _beside(graph: Graph, ends: Mapping[Atom, str]) -> dict[Atom, str]:
         given = eqn.inputs[0] if eqn.inputs else None
         if eqn.op.scales == "into" and given is not None and given in ends:
             integers = eqn.outputs[0]
-            names[integers] = f"{ends[given]}_int16" if integers.type.dtype is DType.i16 else "tfl.quantize"
+            names[integers] = f"{ends[given]}_int16" if integers.type.dtype is DType.i16 else _scaled_name(eqn)
         elif eqn.op.scales == "out_of" and (floats := eqn.outputs[0]) in ends and isinstance(eqn.inputs[0], Var):
             integers = eqn.inputs[0]
             names.setdefault(integers, ends[floats] + "_int16" * (integers.type.dtype is DType.i16))
@@ -99,23 +101,34 @@ def _operand_names(eqn: Eqn) -> Iterator[tuple[Atom, str]]:
             continue  # the contents of tables are elsewhere, and no elements may be an option
         operand = eqn.op.operand_at(i).name if eqn.op.operands else "operand"
         if operand == "weights":
-            yield atom, product
+            yield atom, ";".join((product, *_rounding(eqn)))
         elif operand == "bias" and behind:
             yield atom, ";".join(reversed(behind))
         else:
             yield atom, f"{product}/{operand}"
 
 
+def _rounding(eqn: Eqn) -> list[str]:
+    """The nodes that trained the steps of an equation's weights."""
+    return [s.node for s in eqn.source.merged if s.op.startswith(_ROUNDS)]
+
+
+def _scaled_name(eqn: Eqn) -> str:
+    """The name of integers, or of their numbers: that of the node which rounded these in training."""
+    is_trained = eqn.op.scales == "into" and eqn.source.op.startswith(_ROUNDS)
+    return f"{eqn.source.node};" if is_trained else f"tfl.{eqn.op.name}"
+
+
 def _result_name(eqn: Eqn) -> str:
     if eqn.op.scales is not None:
-        return f"tfl.{eqn.op.name}"
+        return _scaled_name(eqn)
     product, behind = _nodes(eqn)
     return ";".join((product, *reversed(behind)))
 
 
 def _nodes(eqn: Eqn) -> tuple[str, list[str]]:
     """The node of an equation's product, or the first one that it computes, and the nodes after it."""
-    sources = [s for s in (*eqn.source.merged, eqn.source) if s.node]
+    sources = [s for s in (*eqn.source.merged, eqn.source) if s.node and not s.op.startswith(_ROUNDS)]
     nodes = [s.node for s in sources] or [f"tfl.{eqn.op.name}"]
     at = next((i for i, s in enumerate(sources) if s.op.startswith(_PRODUCTS)), 0)
     return nodes[at], nodes[at + 1 :]

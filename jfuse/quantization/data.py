@@ -328,6 +328,8 @@ def _fitting(wanted: TensorType, value: Any, where: str, sizes: dict[str, int]) 
         array = np.array(flat, object).reshape(array.shape)
     elif not _is_of_kind(array.dtype, wanted.dtype.numpy):
         raise _misfit(wanted, array, where)
+    if wanted.ranked and wanted.is_static and _without_ones(array.shape) == _without_ones(wanted.shape):
+        array = array.reshape([int(d) for d in wanted.shape])
     dims = list(zip(wanted.shape, array.shape, strict=False)) if wanted.ranked else []
     if wanted.ranked and (array.ndim != wanted.rank or any(is_known(d) and int(d) != n for d, n in dims)):
         raise _misfit(wanted, array, where)
@@ -343,6 +345,11 @@ def _fitting(wanted: TensorType, value: Any, where: str, sizes: dict[str, int]) 
     if array.dtype.kind in "iu" and not np.array_equal(converted, array):
         raise JfuseError(f"{where} has numbers that {wanted.dtype.value} cannot hold", found=int(np.abs(array).max()))
     return converted
+
+
+def _without_ones(shape: Sequence[Any]) -> list[Any]:
+    """The sizes that matter: one more axis of a single row, or one fewer, leaves the numbers the same."""
+    return [size for size in shape if size != 1]
 
 
 def _is_of_kind(found: np.dtype[Any], wanted: np.dtype[Any]) -> bool:

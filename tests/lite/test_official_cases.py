@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 from jfuse import lite
+from tests.lite.test_tensor_names import keras_of
 
 
 def run(data: bytes, x: Any) -> np.ndarray:
@@ -119,3 +121,65 @@ def test_the_value_of_a_variable_is_named_after_its_reader() -> None:
 
     data = lite.TFLiteConverter.from_concrete_functions([add.get_concrete_function()], owner).convert()
     assert "sum/ReadVariableOp" in [d["name"] for d in Interpreter(model_content=data).get_tensor_details()]
+
+
+@tf.function(input_signature=[tf.TensorSpec([1, 5, 5, 3], name="x")])
+def convolved(x: Any) -> Any:
+    kernel = tf.constant(np.random.default_rng(0).normal(size=(3, 3, 3, 4)), tf.float32)
+    return tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME", name="conv") + tf.constant([1.0, 2, 3, 4]))
+
+
+def images() -> Iterator[list[np.ndarray]]:
+    for seed in range(3):
+        yield [np.random.default_rng(seed).uniform(-1, 1, (1, 5, 5, 3)).astype(np.float32)]
+
+
+@pytest.mark.parametrize(("denied", "quantized"), [(None, 4), (["CONV_2D"], 0)])
+def test_a_calibrated_file_is_quantized_by_the_official_quantizer(denied: Any, quantized: int) -> None:
+    from tensorflow.lite.python.convert import mlir_quantize
+
+    converter = lite.TFLiteConverter.from_concrete_functions([convolved.get_concrete_function()])
+    converter.optimizations = [lite.Optimize.DEFAULT]
+    converter.representative_dataset = images
+    converter._experimental_calibrate_only = True
+    calibrated = converter.convert()
+    (x,) = next(images())
+    np.testing.assert_allclose(run(calibrated, x), convolved(x), rtol=1e-5, atol=1e-6)
+    interpreter = Interpreter(model_content=mlir_quantize(calibrated, denylisted_ops=denied))
+    scaled = [d for d in interpreter.get_tensor_details() if len(d["quantization_parameters"]["scales"])]
+    assert len(scaled) == quantized  # the input, weights, the bias, the result
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("ends", ["int8", "uint8"])
+def test_integer_inputs_of_float_operators(ends: str, version: int) -> None:
+    """As the official quantizer has them: all ends are integers, CEIL computes between DEQUANTIZE and QUANTIZE."""
+    keras = keras_of(version)
+    x, y = (keras.Input((3,), batch_size=1, name=name) for name in "xy")
+    ceil = keras.layers.Lambda(tf.math.ceil)
+    model = keras.Model([x, y], [ceil(x), keras.layers.Activation("tanh")(y)])
+    found = []
+    for library in (lite, tf.lite):
+        converter = library.TFLiteConverter.from_keras_model(model)
+        converter.optimizations = [library.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: (
+            [row, row] for row in np.linspace(-1, 1.7, 9, dtype="f").reshape(3, 1, 3)
+        )
+        converter.inference_input_type = converter.inference_output_type = tf.as_dtype(ends)
+        interpreter = Interpreter(model_content=converter.convert())
+        details = (*interpreter.get_input_details(), *interpreter.get_output_details())
+        found.append(sorted((d["name"], d["dtype"].__name__, d["quantization"]) for d in details))
+    for ours, theirs in zip(*found, strict=True):
+        assert ours[:2] == theirs[:2]
+        assert ours[1] == ends
+        if ours[0].startswith("serving_default"):  # the ranges of results go beyond what three samples show
+            np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-5)
+
+
+def test_a_sample_with_another_axis_of_one_row_fits() -> None:
+    double = tf.function(lambda x: tf.nn.tanh(x) * 2.0, input_signature=[tf.TensorSpec([1], name="x")])
+    converter = lite.TFLiteConverter.from_concrete_functions([double.get_concrete_function()], tf.Module())
+    converter.optimizations = [lite.Optimize.DEFAULT]
+    converter.target_spec.supported_ops = [lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.representative_dataset = lambda: ({"x": np.full((1, 1), v, np.float32)} for v in (-1, 1))
+    assert run(converter.convert(), np.ones(1, np.float32)) == pytest.approx(2 * np.tanh(1), abs=0.02)

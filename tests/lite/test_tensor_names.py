@@ -141,3 +141,39 @@ def test_signature_outputs_are_those_of_keras(version: int) -> None:
         Interpreter(model_content=converted(m, keras.Model(x, outputs))).get_signature_list() for m in (lite, tf.lite)
     ]
     assert signatures[0] == signatures[1]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("kind", ["dense", "conv", "depthwise"])
+def test_what_training_rounded_has_the_names_of_its_rounding(kind: str, version: int) -> None:
+    """The weights and the input; their integers are bounded by training, and computed without calibration."""
+    keras = keras_of(version)
+    shape = (8,) if kind == "dense" else (6, 6, 3)
+
+    class Rounded(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def build(self, shape: Any) -> None:
+            sizes = {"dense": (8, 4), "conv": (3, 3, 3, 4), "depthwise": (3, 3, 3, 1)}
+            self.weights_ = self.add_weight(name="kernel", shape=sizes[kind], initializer="glorot_uniform")
+
+        def call(self, x: Any) -> Any:
+            weights = tf.quantization.fake_quant_with_min_max_vars(self.weights_, -2.0, 2.0, narrow_range=True)
+            x = tf.quantization.fake_quant_with_min_max_vars(x, -3.0, 3.0)
+            product = {
+                "dense": lambda: tf.matmul(x, weights),
+                "conv": lambda: tf.nn.conv2d(x, weights, 1, "SAME"),
+                "depthwise": lambda: tf.nn.depthwise_conv2d(x, weights, [1, 1, 1, 1], "SAME"),
+            }[kind]()
+            return tf.quantization.fake_quant_with_min_max_vars(tf.nn.relu(product), 0.0, 6.0)
+
+    model = keras.Sequential([keras.Input(shape, batch_size=1), Rounded(name="rounded")])
+    named = [
+        {d["name"] for d in tensors(converted(library, model, "dynamic")) if d["dtype"] is np.int8}
+        for library in (lite, tf.lite)
+    ]
+    # The official name goes on with the constants of a range, where they are not shared.
+    nodes = [
+        {tuple(n for n in name.split(";") if n and not n.endswith(("/min", "/max"))) for name in of} for of in named
+    ]
+    rounding = [{name for name in names if "FakeQuant" in "".join(name)} for names in nodes]
+    assert rounding[0] == rounding[1]
+    assert len(rounding[0]) == 2

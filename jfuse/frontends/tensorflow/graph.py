@@ -128,7 +128,7 @@ class Walker:
             node = scope.nodes[name]
             add_defaults(node, self.library.op_def)
             operands = [self._read(scope, r) for r in data_inputs(node)]
-            with at_source(self.source(node)):
+            with at_source(self.source(node, self._rounded_constants(scope, node))):
                 results = self._results(node, operands)
                 scope.values[name] = (
                     ((yield self._body(results)) or []) if isinstance(results, FunctionCall) else results
@@ -153,9 +153,15 @@ class Walker:
         arguments = {arg.name: value for arg, value in zip(parameters, call.arguments, strict=True)}
         return function.node_def, [function.ret[o.name] for o in function.signature.output_arg], arguments
 
-    def source(self, node: Any) -> Source:
-        """The place of a node in the user's model."""
-        return Source(node.name, node.op, self.stack)
+    def source(self, node: Any, merged: tuple[Source, ...] = ()) -> Source:
+        """The place of a node in the user's model.   merged: those of what is folded into it"""
+        return Source(node.name, node.op, self.stack, merged)
+
+    def _rounded_constants(self, scope: Scope, node: Any) -> tuple[Source, ...]:
+        """The nodes that round constant operands of a node, as training does with weights."""
+        made_by = [scope.nodes.get(split_reference(reference)[0]) for reference in data_inputs(node)]
+        rounding = [n for n in made_by if n is not None and n.op.startswith("FakeQuant")]
+        return tuple(self.source(n) for n in rounding if not isinstance(scope.values[n.name][0], Var))
 
     def _note_dropped(self, nodes: Iterable[Any]) -> None:
         """Effects that no result needs are left out, those of functions that are not called as well."""

@@ -209,11 +209,12 @@ class Quantizing:
                 algorithms.setdefault(each, set()).add(algorithm)
             return 0.0, 1.0
 
+        ends = {id(s.graph): (var for of in self._integer_ends(s) for var in of.values()) for s in distinct(program)}
         for graph, of in forms.items():
-            Choice(graph, of, note)
-        for signature in distinct(program):
-            for var in (var for ends in self._integer_ends(signature) for var in ends.values()):
-                note(Observed(var), self._of_ends.range_algorithm, self._of_ends.activation_bits)
+            choice = Choice(graph, of, note)
+            for var in ends.get(id(graph), ()):
+                if all(choice.of_value(var, dtype) is None for dtype in (DType.i8, DType.i16)):
+                    note(Observed(var), self._of_ends.range_algorithm, self._of_ends.activation_bits)
         return algorithms
 
     def signature(self, signature: Signature) -> Signature:
@@ -251,7 +252,7 @@ class Quantizing:
         rule = self._of_ends
         slots = {}
         for i, var in ends.items():
-            if self.ranges is not None and self.ranges.why_not(Observed(var)) is None:
+            if self.ranges is not None and self.ranges.has(Observed(var)):
                 low, high = self._range(Observed(var), rule.range_algorithm, rule.activation_bits)
                 slots[i] = IntegerSlot(
                     rule.activations, parameters(low, high, rule.activations, symmetric=rule.symmetric)

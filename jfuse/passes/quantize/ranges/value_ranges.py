@@ -38,6 +38,10 @@ class ValueRanges:
             return "calibration saw only NaN and infinities of it"
         return "no calibration call computed it; if it is in a loop, calibrate with sequences of several lengths"
 
+    def has(self, what: Observed) -> bool:
+        """Whether a value was watched, and has a range."""
+        return what in self.needed and self.why_not(what) is None
+
     def range(self, what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
         """The least and greatest number, by an algorithm of `Statistics.range`, without numbers that mean infinity."""
         if _is_empty(what.var):
