@@ -19,8 +19,8 @@ from jfuse.programs.tensor_names import tensors_of
 @only_jfuse_errors("extracting")
 def extract(
     source: Any,
-    outputs: Sequence[str] | None = None,
-    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str | Var] | None = None,
+    inputs: Sequence[str | Var] | None = None,
     *,
     signature: str | None = None,
 ) -> Model:
@@ -28,7 +28,8 @@ def extract(
 
     source: a Model, or any source of `load`.
     outputs, inputs: names of tensors: of what the signature takes and gives, or of inner values, as `tensor_names` of
-        a Model lists them; by default those of the signature. An input that the outputs do not need stays one.
+        a Model lists them, or Vars of its graph; by default those of the signature. An input that the outputs do not
+        need stays one.
     Raises JfuseError for a name that there is not, and where the outputs need more than the inputs.
     """
     model = source if isinstance(source, Model) else load(source)
@@ -41,8 +42,8 @@ def extract(
             remedy='state="io" makes them inputs and outputs, which can be cut like others',
         )
     values = tensors_of(chosen)
-    taken = names_of("inputs=", inputs) or chosen.input_names
-    output_names = names_of("outputs=", outputs) or chosen.output_names
+    taken = names_of("inputs=", _named(inputs, values)) or chosen.input_names
+    output_names = names_of("outputs=", _named(outputs, values)) or chosen.output_names
     for option, names in (("inputs=", taken), ("outputs=", output_names)):
         for name in names:
             _need_tensor(option, name, values)
@@ -56,6 +57,14 @@ def extract(
     _need_inputs(part, values)
     named = Signature(chosen.key, part, tuple(taken), tuple(output_names))
     return Model(Program((named,), model.program.assumptions), limits=model.limits)
+
+
+def _named(chosen: Sequence[str | Var] | None, values: Mapping[str, Atom]) -> Any:
+    """The names of tensors, of which some may be given as Vars."""
+    if not isinstance(chosen, list | tuple):
+        return chosen
+    names = {value: name for name, value in reversed([*values.items()])}
+    return [names.get(tensor, tensor) if isinstance(tensor, Var) else tensor for tensor in chosen]
 
 
 def _need_tensor(option: str, name: str, values: Mapping[str, Atom]) -> None:

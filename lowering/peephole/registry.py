@@ -106,7 +106,13 @@ def pattern_rule(function: Callable[..., Any], patterns: Sequence[Callable[..., 
     """The rule of a function and its patterns; raises RuleError where one does not bind what the function takes."""
     by_op: dict[Any, list[Made]] = {}
     for spelled in patterns:
-        made = traced(spelled)
+        try:
+            made = traced(spelled)
+        except TypeError as error:  # a function of jax or TensorFlow, which takes arrays
+            raise RuleError(
+                f"a pattern of {function.__name__} is spelled in functions of jfuse.ops, and jfuse.pattern",
+                found=str(error).partition("\n")[0],
+            ) from error
         _check_names(function, made[0].names())
         for order in made:
             for op in order.ops:

@@ -50,6 +50,14 @@ def test_a_part_is_cut_at_inner_values(model: jfuse.Model) -> None:
     np.testing.assert_allclose(run(inner, x=X, z=Z)["exp"], np.exp(HIDDEN), rtol=1e-4, atol=1e-5)
 
 
+def test_a_part_is_cut_at_vars(model: jfuse.Model) -> None:
+    hidden = next(v for e in model.signature().graph.eqns for v in e.outputs if e.op is jfuse.ops.tanh)
+    first, second = jfuse.extract(model, [hidden], ["x"]), jfuse.extract(model, ["y"], [hidden, "z"])
+    ((name, found),) = run(first, x=X).items()
+    np.testing.assert_allclose(found, HIDDEN, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run(second, **{name: HIDDEN, "z": Z})["y"], np.exp(HIDDEN) + Z, rtol=1e-4, atol=1e-5)
+
+
 def test_what_cannot_be_cut_is_named(model: jfuse.Model) -> None:
     with pytest.raises(jfuse.JfuseError, match=r"(?s)need more than the inputs.*\bz\b"):
         jfuse.extract(model, ["y"], ["x"])

@@ -82,6 +82,14 @@ def test_what_stands_nowhere_or_twice_is_refused() -> None:
         jfuse.rewrites(lambda x: ops.exp(x))(lambda match, y: y)
 
 
+def test_a_pattern_in_functions_of_jax_is_refused_at_its_definition() -> None:
+    with pytest.raises(jfuse.RuleError, match=r"a pattern of rule is spelled in functions of jfuse\.ops"):
+
+        @jfuse.rewrites(lambda x: jnp.tanh(x), default=False)
+        def rule(match: Any, x: Any) -> Any:
+            return x
+
+
 def test_a_registered_pass_is_in_every_conversion() -> None:
     jfuse.rewrites(name="acme.kept")(kept)
     assert "acme.kept" in names()

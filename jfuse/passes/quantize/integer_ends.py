@@ -1,4 +1,4 @@
-"""Integer inputs and outputs beside floats, and behind loops, whose bodies are quantized after their graph."""
+"""Integer inputs and outputs beside floats and behind loops, whose bodies are quantized after their graph."""
 
 from __future__ import annotations
 
