@@ -150,7 +150,7 @@ def test_what_training_rounded_has_the_names_of_its_rounding(kind: str, version:
     keras = keras_of(version)
     shape = (8,) if kind == "dense" else (6, 6, 3)
 
-    class Rounded(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    class Rounded(keras.layers.Layer):  # type: ignore[name-defined]
         def build(self, shape: Any) -> None:
             sizes = {"dense": (8, 4), "conv": (3, 3, 3, 4), "depthwise": (3, 3, 3, 1)}
             self.weights_ = self.add_weight(name="kernel", shape=sizes[kind], initializer="glorot_uniform")
