@@ -19,7 +19,12 @@ _QUICK: dict[str, bool | int] = {
 
 def quick_jit(function: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:
     """As `jax.jit`, compiled with as little optimization as XLA offers: for programs that run on few samples."""
-    return jax.jit(function, compiler_options=dict(_accepted()), **options)
+    return jax.jit(function, compiler_options=quick_options(), **options)
+
+
+def quick_options() -> dict[str, bool | int]:
+    """The options of XLA for as little optimization as it offers."""
+    return dict(_accepted())
 
 
 @cache

@@ -270,7 +270,7 @@ class _Sized:
         self._extremes = [s.what for s in self._inside if not s.tally.is_total]
         self._totals = [s for s in self._inside if s.tally.is_total]
         self._at_once = min(samples_at_once(watched.graph, backend, sizes), self._on_host.most)
-        self._quick = watched.expected <= samples_for_quick(watched.graph, sizes)
+        self._quick = samples_for_quick(watched.graph, sizes)
         sooner = backend == "cpu" and is_sooner(watched.graph, watched.expected, sizes)
         self._in_litert = LiteRtLooks.of(watched.signature, watched.slots, sizes) if sooner else None
 
@@ -331,17 +331,17 @@ class _Program:
     """An instrumented graph, run over samples on XLA, or one by one where that does not work."""
 
     def __init__(
-        self, graph: Graph, watched: _WatchedSignature, extremes: int, on_host: HostLooks, at_once: int, quick: bool
+        self, graph: Graph, watched: _WatchedSignature, extremes: int, on_host: HostLooks, at_once: int, quick: int
     ) -> None:
         self._graph = graph
         self._ends = len(watched.carried), len(watched.carried) + extremes, len(graph.outputs) - len(on_host.values)
         self._on_host = on_host
         self._histograms = Histograms(0)
-        self._quick = quick
+        self._quick = {"quick": quick, "expected": watched.expected}
         self._together = None if untraceable(watched.signature.graph) else Together(lambda: self._over_samples(at_once))
 
     def _over_samples(self, at_once: int) -> OverSamples:
-        options: Any = {"most": at_once, "totals": True, "after": self._looked_at, "quick": self._quick}
+        options: Any = {"most": at_once, "totals": True, "after": self._looked_at, **self._quick}
         return OverSamples.of_graph(self._graph, self._split, **options)
 
     def _split(self, found: Sequence[Any]) -> tuple[Any, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -16,13 +18,15 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jfuse.base.errors import JfuseError
 from jfuse.base.settings import own_settings
-from jfuse.ir.compilation import quick_jit
+from jfuse.ir.compilation import quick_options
 from jfuse.ir.dims import known_size
-from jfuse.ir.evaluate import large_constants, with_constants
-from jfuse.ir.graph import Graph
+from jfuse.ir.evaluate import large_constants, symbol_sizes, with_constants
+from jfuse.ir.graph import Eqn, Graph, Signature
+from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import scan, while_
 from jfuse.kernels.core.memory_layout import choosing_layouts
+from jfuse.kernels.core.products import products_of
 from jfuse.running.cores import cores
 from jfuse.running.jax_function import JaxFunction
 
@@ -44,6 +48,8 @@ Measured on a CPU: a MobileNetV2 0.35 of 96x96 computes 60 to 80 samples meanwhi
 """
 _RECURRENCE = 20
 """Operators that take as long to optimize as one fused recurrence: 0.7 s on a CPU, an LSTM of 64 to 512 units."""
+_CALL = 2**13  # numbers that such a program computes in the time that a call takes besides, about 0.4 ms
+_PRODUCTS = 3  # of a convolution without a library, in the time of a number: 20 ns on a CPU, with jaxlib 0.10.2
 _TURNS = 64  # of a loop, as few tell how many
 
 
@@ -62,7 +68,9 @@ class OverSamples:
         Before the samples it is given a weight for each, i32[]: 0 for copies, else 1.
     after: what NumPy makes of the (results, totals) of each run, without its copies, before they are put together:
         while they are in the cache, and on all cores.
-    quick: compiled sooner and running slower, which pays for a few samples.
+    quick: for how many samples a program pays that is compiled sooner and runs slower (see `samples_for_quick`).
+    expected: how many samples will come in all calls together, as far as that is known. Calls that go beyond `quick`
+        without having been expected get another program.
     """
 
     def __init__(
@@ -75,7 +83,8 @@ class OverSamples:
         wide: bool = True,
         totals: bool = False,
         after: After = lambda results, totals: (results, totals),
-        quick: bool = False,
+        quick: int = 0,
+        expected: int = 0,
     ) -> None:
         self._most_of_each = most
         self._after = after
@@ -83,8 +92,8 @@ class OverSamples:
         self._totals = totals
         self._shared, self._fixed = tuple(shared), tuple(fixed)
         self._sizes: dict[tuple[Any, ...], int] = {}  # by the shapes and dtypes of a sample
-        self._programs: dict[tuple[Any, ...], Any] = {}  # compiled, by that and the samples of a run
-        self._jit = quick_jit if quick else jax.jit
+        self._programs: dict[tuple[Any, ...], Any] = {}  # compiled, by that, the samples of a run, and quick
+        self._quick, self._expected, self._done = quick, expected, 0
         devices = jax.local_devices()
         self._mapped = _mapped(function, len(shared), len(fixed), devices[0].platform == "cpu", totals)
         self._split_over(devices)
@@ -115,7 +124,7 @@ class OverSamples:
         everywhere, over = (NamedSharding(self._mesh, PartitionSpec(*axes)) for axes in ((), (_AXIS,)))
         with self._numbers():
             self._shared, self._fixed = (jax.device_put(a, everywhere) for a in (self._shared, self._fixed))
-        self._program = self._jit(self._mapped, in_shardings=(everywhere, over, everywhere))
+        self._program = jax.jit(self._mapped, in_shardings=(everywhere, over, everywhere))
 
     def share(self, shared: Sequence[Any]) -> None:
         """Other values for the arguments that all samples share, of the same shapes and dtypes."""
@@ -134,6 +143,7 @@ class OverSamples:
         arrays: at least one, with at least one sample.
         """
         count = len(arrays[0])
+        self._done += count
         key = tuple((a.shape[1:], a.dtype) for a in arrays)
         size = self._size(key, count)
         with self._numbers(), jax.default_matmul_precision("highest"):
@@ -154,7 +164,8 @@ class OverSamples:
 
     def _compiled(self, key: tuple[Any, ...], size: int) -> Any:
         """The program for samples of these shapes and dtypes, compiled when it is first asked for."""
-        if (*key, size) not in self._programs:
+        quick = max(self._done, self._expected) <= self._quick
+        if (*key, size, quick) not in self._programs:
             first = [((), np.dtype(np.int32))] if self._totals else []
             samples = [jax.ShapeDtypeStruct((size, *shape), dtype) for shape, dtype in (*first, *key)]
             traced = self._program.trace(self._shared, samples, self._fixed)
@@ -162,8 +173,8 @@ class OverSamples:
                 # Devices that wait for the host and for each other end the process (XLA's rendezvous, after 40 s).
                 self._split_over(list(self._mesh.devices.flat)[:1])
                 traced = self._program.trace(self._shared, samples, self._fixed)
-            self._programs[*key, size] = traced.lower().compile()
-        return self._programs[*key, size]
+            self._programs[*key, size, quick] = traced.lower().compile(quick_options() if quick else None)
+        return self._programs[*key, size, quick]
 
     def _size(self, key: tuple[Any, ...], count: int) -> int:
         """How many samples a run takes."""
@@ -252,29 +263,64 @@ def samples_at_once(graph: Graph, backend: str, sizes: Mapping[str, int] = Mappi
     return min(max(_BYTES.get(backend, _BYTES["gpu"]) // max(1, *taken, 1), least), _MOST)
 
 
-def samples_for_quick(graph: Graph, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
+def samples_for_quick(
+    graph: Graph, sizes: Mapping[str, int] = MappingProxyType({}), *, looped: bool = False, singly: bool = False
+) -> int:
     """How many samples a quickly compiled program computes in the time that compiling a fast one takes.
 
     Few of images, whose operators have many numbers, and of loops; many of a recurrence that is written step by step.
+    looped: the graph itself runs in a loop. singly: each sample is a call.
     """
     operators = sum(_RECURRENCE if eqn.op.parts else len(eqn.outputs) for eqn in all_eqns(graph))
-    return _COMPILED_FOR * operators // max(1, numbers_computed(graph, sizes))
+    numbers = _numbers(graph, partial(_quick_numbers, sizes), looped, {})
+    return _COMPILED_FOR * operators // max(1, numbers + singly * _CALL)
+
+
+def sizes_in(signature: Signature, inputs: Mapping[str, np.ndarray], axes: int) -> dict[str, int]:
+    """The sizes of open dimensions of a signature's inputs.   axes: how many axes of samples and calls come first"""
+    sizes: dict[str, Any] = {}
+    for name, var in zip(signature.input_names, signature.graph.inputs, strict=False):
+        sizes |= symbol_sizes(var, inputs[name].shape[axes:])
+    return sizes
 
 
 def numbers_computed(graph: Graph, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
     """Estimate how many numbers the equations compute for a sample; loops count once for an assumed number of turns."""
-    return _numbers(graph, sizes, {})
+    return _numbers(graph, lambda eqn, looped: _results(sizes, eqn), False, {})
 
 
-def _numbers(graph: Graph, sizes: Mapping[str, int], known: dict[int, int]) -> int:
-    """How many numbers the equations compute, those of loops in each turn.   known: of bodies, by their ids"""
+def _numbers(graph: Graph, of_eqn: Callable[[Eqn, bool], int], looped: bool, known: dict[int, int]) -> int:
+    """How many numbers the equations compute, those of loops in each turn.
+
+    of_eqn: of one equation, in a loop or not, without its bodies. known: of bodies, by their ids
+    """
     if id(graph) not in known:
         known[id(graph)] = sum(
-            sum(known_size(out.type.shape, sizes) for out in eqn.outputs)
-            + (_TURNS if eqn.op in (while_, scan) else 1) * sum(_numbers(body, sizes, known) for body in eqn.bodies)
+            of_eqn(eqn, looped)
+            + (_TURNS if eqn.op in (while_, scan) else 1) * sum(_numbers(b, of_eqn, True, known) for b in eqn.bodies)
             for eqn in graph.eqns
         )
     return known[id(graph)]
+
+
+def _results(sizes: Mapping[str, int], eqn: Eqn) -> int:
+    return sum(known_size(out.type.shape, sizes) for out in eqn.outputs)
+
+
+def _quick_numbers(sizes: Mapping[str, int], eqn: Eqn, looped: bool) -> int:
+    """Numbers for the time that a quickly compiled equation takes.
+
+    XLA has a library for convolutions of floats outside of loops; others are loops over their products.
+    """
+    if eqn.op.product != "windows" or (eqn.outputs[0].type.dtype.is_float and not looped):
+        return _results(sizes, eqn)
+    inputs = [None if a is None else _sized(a.type, sizes) for a in eqn.inputs]
+    products = products_of(eqn, inputs, [_sized(out.type, sizes) for out in eqn.outputs])
+    return _results(sizes, eqn) + products // _PRODUCTS
+
+
+def _sized(of: TensorType, sizes: Mapping[str, int]) -> TensorType:
+    return replace(of, shape=tuple(known_size((size,), sizes) for size in of.shape))
 
 
 def calls_in_a_row(call: Callable[..., Any], inputs: int, outputs: int) -> Callable[..., tuple[Any, ...]]:
@@ -285,6 +331,9 @@ def calls_in_a_row(call: Callable[..., Any], inputs: int, outputs: int) -> Calla
             results = call(weights, *given, *states)
             return results[outputs:], results[:outputs]
 
+        if inputs and len(args[0]) == 1:  # a loop of one turn stays one, where XLA's convolutions take 30 times as long
+            after, results = step(tuple(args[inputs:]), [given[0] for given in args[:inputs]])
+            return (*(result[None] for result in results), *after)
         after, stacked = jax.lax.scan(step, tuple(args[inputs:]), tuple(args[:inputs]))
         return (*stacked, *after)
 

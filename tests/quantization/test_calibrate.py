@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.ir.graph import Const, Program, Signature, State, Var
+from jfuse.ir.graph import Const, Graph, Program, Signature, State, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
@@ -233,6 +234,22 @@ def test_many_operators_of_few_numbers() -> None:
     cond = trace_graph(lambda x: ops.less(ops.sum_(x, np.array([0], np.int32)), np.float32(9)), [f32(512)], "cond")
     body = trace_graph(lambda x: recurrence(x, 20), [f32(512)], "body")
     assert samples_for_quick(trace_graph(lambda x: ops.while_([x], [cond, body]), [f32(512)])) < 32  # it has many turns
+
+
+def test_convolutions_without_a_library_take_long() -> None:
+    """A quickly compiled one is a loop over the products: of integers, and of floats within a loop."""
+    options = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "fused_activation_function": "NONE"}
+
+    def graph_of(x: TensorType, weights: np.ndarray) -> Graph:
+        return trace_graph(lambda x: ops.conv_2d(x, weights, None, **options), [x])
+
+    floats = graph_of(f32(1, 16, 16, 8), np.zeros((4, 3, 3, 8), np.float32))
+    results, products = 16 * 16 * 4, 16 * 16 * 4 * 3 * 3 * 8
+    assert samples_for_quick(floats) == 2**19 // results
+    assert samples_for_quick(floats, looped=True) == 2**19 // (results + products // 3)
+    integers = replace(floats, eqns=(replace(floats.eqns[0], outputs=(Var(TensorType((1, 16, 16, 4), DType.i8)),)),))
+    assert samples_for_quick(integers) == samples_for_quick(floats, looped=True)
+    assert samples_for_quick(floats, singly=True) < samples_for_quick(floats)
 
 
 @pytest.mark.parametrize(("units", "steps", "is_quick"), [(64, 50, True), (512, 98, False)])

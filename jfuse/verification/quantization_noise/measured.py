@@ -24,7 +24,7 @@ from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.quantization.data import CalibrationData, Item, SampleCall, calibration_items
 from jfuse.quantization.real_numbers.numbers import real_const
 from jfuse.running.in_litert import WHY, works_on_resources
-from jfuse.running.over_samples import OverSamples, Together, samples_at_once
+from jfuse.running.over_samples import OverSamples, Together, samples_at_once, samples_for_quick
 from jfuse.running.partition import hosted, integers_of
 from jfuse.running.runner import running_notes, untraceable
 from jfuse.tflite.names import equation_name
@@ -115,7 +115,7 @@ class _Both:
         self._graph = hosted(self._both.graph, singly=True, integers=self._integers)
         most = samples_at_once(self._graph, jax.default_backend())
         why_not = untraceable(self._graph)
-        make = partial(OverSamples.of_graph, self._graph, most=most, quick=True)
+        make = partial(OverSamples.of_graph, self._graph, most=most, quick=samples_for_quick(self._graph))
         self._together = None if why_not else Together(make)
 
     def run(self, calls: Sequence[SampleCall], states: Sequence[dict[str, np.ndarray]]) -> None:

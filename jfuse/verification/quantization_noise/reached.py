@@ -25,7 +25,7 @@ from jfuse.quantization.real_numbers.numbers import Computed, dequantized_from, 
 from jfuse.quantization.real_numbers.walker import Exact, RealGraph
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.quantization.statistics import is_earlier
-from jfuse.running.over_samples import OverSamples, samples_at_once
+from jfuse.running.over_samples import OverSamples, samples_at_once, samples_for_quick
 from jfuse.running.runner import untraceable
 from jfuse.tflite.names import equation_name
 from jfuse.verification.file_answers import file_answers, litert_takes
@@ -198,7 +198,8 @@ class Simulated:
             raise JfuseError("the operators to be left float cannot be searched for", found=reason)
         self.operators = [Operator(*key, len(eqns), sum(map(_bytes, eqns))) for key, eqns in policy.switched.items()]
         self._names = quantized.output_names
-        self._run = OverSamples.of_graph(graph, most=samples_at_once(graph, jax.default_backend()), quick=True)
+        most = samples_at_once(graph, jax.default_backend())
+        self._run = OverSamples.of_graph(graph, most=most, quick=samples_for_quick(graph))
         self._inputs = [np.stack([c[name] for c in calls]) for name in floats.input_names]
 
     def outputs(self, left: Sequence[Sequence[bool]]) -> list[dict[str, np.ndarray]]:

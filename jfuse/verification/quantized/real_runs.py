@@ -14,7 +14,7 @@ from jfuse.base.settings import own_settings
 from jfuse.ir.evaluate import with_constants
 from jfuse.ir.graph import Graph, Signature
 from jfuse.quantization.real_numbers.activations import Activations, RealSignature, Weight, real_signature
-from jfuse.running.over_samples import OverSamples, calls_in_a_row, samples_at_once
+from jfuse.running.over_samples import OverSamples, calls_in_a_row, samples_at_once, samples_for_quick, sizes_in
 from jfuse.running.partition import hosted
 from jfuse.running.runner import untraceable
 from jfuse.verification.subject import Arrays
@@ -22,9 +22,14 @@ from jfuse.verification.subject import Arrays
 
 @dataclass(frozen=True)
 class RealRuns:
-    """One signature of a quantized file in floats, on samples along a first axis of each input."""
+    """One signature of a quantized file in floats, on samples along a first axis of each input.
+
+    like: the inputs of a run. expected: how many runs of so many samples there will be.
+    """
 
     signature: Signature
+    like: Arrays
+    expected: int
 
     @cached_property
     def of_file(self) -> RealSignature:
@@ -69,7 +74,11 @@ class RealRuns:
             return None
         rows = calls_in_a_row(self._call, len(self.real.input_names), len(self.real.output_names))
         most = samples_at_once(self._graph, jax.default_backend())
-        return OverSamples(rows, [self._arguments], self._first, most=most, quick=True)
+        samples, calls = next(iter(self.like.values())).shape[:2]
+        sizes = sizes_in(self.signature, self.like, 2)
+        quick = samples_for_quick(self._graph, sizes, looped=calls > 1) // calls
+        expected = self.expected * samples
+        return OverSamples(rows, [self._arguments], self._first, most=most, quick=quick, expected=expected)
 
     @property
     def _first(self) -> list[np.ndarray]:

@@ -68,11 +68,19 @@ class QuantizedVerdict:
     matched: MatchedSides
     differences: dict[tuple[str, str, str], Difference] = field(default_factory=dict)
     calls: int = 0
+    _runs: dict[str, RealRuns] = field(default_factory=dict)
 
     def run(self) -> None:
         """Judge all samples; raises Unexplained."""
         for samples in samples_of(self.matched.plan, self._in_a_row):
             _Judging(self, samples).run()
+
+    def runs_of(self, samples: Samples) -> RealRuns:
+        """The runs of a signature in floats; batches of samples share its programs."""
+        key = samples.signature.key
+        if key not in self._runs:
+            self._runs[key] = RealRuns(samples.signature, samples.inputs, len(Activations) + _DRAWS)
+        return self._runs[key]
 
     def notes(self) -> Iterator[str]:
         """Yield notes about outputs that change because values are clipped."""
@@ -130,7 +138,7 @@ class _Judging:
 
     @cached_property
     def _runs(self) -> RealRuns:
-        return RealRuns(self.samples.signature)
+        return self.verdict.runs_of(self.samples)
 
     def _answers(self, inputs: Arrays) -> dict[tuple[str, str], np.ndarray]:
         """The outputs of all that is compared, [samples, calls, ...], by who computes them and their names."""

@@ -17,8 +17,9 @@ from jfuse.ir.graph import Program, Signature
 from jfuse.ir.walk import all_eqns
 from jfuse.records.conversion import Report
 from jfuse.running.jax_function import JaxFunction
-from jfuse.running.over_samples import OverSamples, Together, samples_at_once
+from jfuse.running.over_samples import OverSamples, Together, samples_at_once, samples_for_quick, sizes_in
 from jfuse.running.partition import Integers
+from jfuse.running.runner import untraceable
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
@@ -65,10 +66,10 @@ class OnXla:
         return self.model.stream(quick=True)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
-        """First calls in one program; one after the other where jax cannot trace the graph."""
+        """First calls in one program; one after the other where jax cannot trace the graph, or that takes longer."""
         names = next(s for s in self.program.signatures if s.key == key).input_names
         outputs = None
-        if not self._is_timed(key):
+        if not self._is_timed(key) and not self._is_sooner_singly(key, inputs, in_a_row):
             outputs = self._together(key, in_a_row).run([inputs[name] for name in names])
         if outputs is None:
             return one_by_one(self, inputs, key, in_a_row)
@@ -84,6 +85,21 @@ class OnXla:
         """Whether the signature is a file's, with loops of a number of turns that is computed."""
         graph = next(s for s in self.program.signatures if s.key == key).graph
         return self.model.limits is not None and any(eqn.op.name == "while" for eqn in all_eqns(graph))
+
+    def _is_sooner_singly(self, key: str, inputs: Arrays, in_a_row: bool) -> bool:
+        """Whether the program for single calls, which is compiled quickly, computes the samples before another is."""
+        signature = next(s for s in self.program.signatures if s.key == key)
+        if jax.default_backend() != "cpu" or not signature.input_names or untraceable(signature.graph):
+            return False
+        sizes = sizes_in(signature, inputs, 1 + in_a_row)
+        first = next(iter(inputs.values()))
+        self._computed[key] = self._computed.get(key, 0) + int(np.prod(first.shape[: 1 + in_a_row]))
+        return self._computed[key] <= samples_for_quick(signature.graph, sizes, singly=True)
+
+    @cached_property
+    def _computed(self) -> dict[str, int]:
+        """How many samples were asked for, by the keys of signatures."""
+        return {}
 
     def _together(self, key: str, in_a_row: bool) -> Together:
         if (key, in_a_row) not in self._programs:

@@ -19,7 +19,7 @@ from jfuse.proof.inputs import concrete
 from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_workers import LiteRtWorkers
-from jfuse.running.over_samples import OverSamples, Together, samples_at_once
+from jfuse.running.over_samples import OverSamples, Together, calls_in_a_row, samples_at_once, samples_for_quick
 from jfuse.running.worker import Refused
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes
@@ -136,6 +136,48 @@ def test_one_compilation_serves_batches_that_shrink() -> None:
         x = np.arange(count * 3, dtype=np.float32).reshape(count, 3)
         np.testing.assert_array_equal(over([x])[0], 2 * x)
     assert traced == [(3,)]
+
+
+def test_a_row_of_one_call_is_no_loop() -> None:
+    """XLA's convolutions take thirty times as long within one."""
+
+    def call(weights: Any, x: Any, state: Any) -> tuple[Any, Any]:
+        return weights * x + state, state + 1
+
+    x, state = RNG.normal(size=(5, 1, 3)).astype(np.float32), np.float32(2.0)
+    row = calls_in_a_row(call, 1, 1)
+    assert "scan" not in str(jax.make_jaxpr(row)(np.float32(3.0), x[0], state))
+    assert "scan" in str(jax.make_jaxpr(row)(np.float32(3.0), np.zeros((2, 3), np.float32), state))
+    found, after = OverSamples(row, [np.float32(3.0)], [state])([x])
+    np.testing.assert_allclose(found, 3 * x + 2, rtol=1e-6)  # a product and a sum
+    np.testing.assert_array_equal(after, [3.0] * 5)
+
+
+@pytest.mark.parametrize(("expected", "counts", "programs_"), [(0, (3, 3), 1), (0, (3, 4), 2), (9, (3, 4), 1)])
+def test_a_quick_program_serves_as_many_samples_as_pay(expected: int, counts: tuple[int, ...], programs_: int) -> None:
+    """Samples beyond them get another program, and the first ones too where more are expected."""
+    traced = []
+
+    def double(x: Any) -> tuple[Any]:
+        traced.append(x.shape)
+        return (2 * x,)
+
+    over = OverSamples(double, quick=6, expected=expected)
+    for count in counts:
+        x = np.arange(count * 3, dtype=np.float32).reshape(count, 3)
+        np.testing.assert_array_equal(over([x])[0], 2 * x)
+    assert len(over._programs) == programs_
+
+
+def test_few_samples_need_no_other_program_than_single_calls() -> None:
+    (signature,) = programs.dense().signatures
+    subject = OnXla(Model(programs.dense()))
+    most = samples_for_quick(signature.graph, {str(BATCH): 2}, singly=True)
+    inputs = draw(programs.dense(), most // 2)
+    assert_alike(subject.batch(inputs, KEY), one_by_one(subject, inputs, KEY))
+    assert not subject._programs
+    subject.batch(draw(programs.dense(), most), KEY)  # more, together with the first
+    assert subject._programs
 
 
 def test_runs_of_bounded_size_give_all_samples() -> None:
