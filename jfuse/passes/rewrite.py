@@ -112,13 +112,13 @@ class Rewriting:
         return Graph(self._graph.name, self._graph.inputs, tuple(self._trace.eqns), outputs)
 
     def _visit(self, eqn: Eqn, visit: Visit) -> None:
-        eqn = substitute(eqn, self._replaced)
-        start = self._start = len(self._trace.eqns)
+        eqn, recorded = substitute(eqn, self._replaced), self._trace.eqns
+        start = self._start = len(recorded)
         with at_source(eqn.source):
             results = visit(eqn)
         if results is None or self._trace.sizes or not self._replace(eqn, results, start):
             self._trace.sizes.clear()  # a replacement may not assume that two sizes are equal
-            if len(self._trace.eqns) > start:
+            if len(recorded) > start:
                 self._trace.take_back(start)
             self._trace.record(eqn)
 

@@ -64,7 +64,7 @@ def _check_nodes(place: str, function: Any, functions: Mapping[str, Any], op_def
             given = len(data_inputs(node))
             if given != wanted:
                 raise _malformed(where, f"{wanted} operands of {node.op}", str(given))
-            _check_calls(node, functions, sum((results[node.name] or {}).values()), where)
+            _check_calls(node, functions, given, sum((results[node.name] or {}).values()), where)
     for node in function.node_def:
         for reference in node.input:
             _check_reference(reference, arguments, nodes, results, f"{place}/{node.name}")
@@ -88,10 +88,10 @@ def _check_attributes(node: Any, op_def: Any, where: str) -> None:
             raise _malformed(where, f"a {spec.type} as {spec.name!r} of {node.op}", str(kind))
 
 
-def _check_calls(node: Any, functions: Mapping[str, Any], results: int, where: str) -> None:
+def _check_calls(node: Any, functions: Mapping[str, Any], given: int, results: int, where: str) -> None:
     """Raise ImportFailed where a function that a node calls takes or gives another number of values than the node."""
     kind = node.op.removeprefix("Stateless").removeprefix("Stateful")
-    operands = len(data_inputs(node)) - operands_before_arguments(node.op)
+    operands = given - operands_before_arguments(node.op)
     for attribute in _CALLS.get(kind, ()):
         value = node.attr[attribute]
         for called in [value.func] if value.WhichOneof("value") == "func" else value.list.func:

@@ -199,10 +199,13 @@ class WriteAnalysis:
         aliases = dict(positions)
         found: set[int] = set()
         for node in nodes:
+            positions_written = self.written_operands(node)
+            if not positions_written and node.op != "Identity":
+                continue
             operands = [split_reference(i)[0] for i in data_inputs(node)]
             if node.op == "Identity" and operands and operands[0] in aliases:
                 aliases[node.name] = aliases[operands[0]]
-            written = (operands[i] for i in self.written_operands(node) if i < len(operands))
+            written = (operands[i] for i in positions_written if i < len(operands))
             found |= {aliases[name] for name in written if name in aliases}
         return found
 
