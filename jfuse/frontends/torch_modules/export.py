@@ -13,7 +13,7 @@ from jfuse.frontends.torch_modules.arguments import EXAMPLES, Arguments, argumen
 from jfuse.frontends.torch_modules.beside_tensorflow import triton_hidden
 from jfuse.frontends.torch_modules.kept_layers import keep_layers_of, layers_kept
 from jfuse.frontends.torch_modules.open_boxes import any_number_of_boxes
-from jfuse.frontends.torch_modules.open_fake_quantize import fake_quantize_of_open_sizes
+from jfuse.frontends.torch_modules.result_shapes import infer_more_shapes
 
 _OF_SIZES = (RuntimeError, ValueError, AssertionError, IndexError)
 """Exceptions of user code for an example that is too small or odd; torch.export's errors are subclasses."""
@@ -52,7 +52,7 @@ def exported(module: Any, arguments: Arguments) -> Any:
             found=f"{training[0]} and {len(training) - 1} more",
             remedy="module.eval()",
         )
-    fake_quantize_of_open_sizes()
+    infer_more_shapes()
     with triton_hidden(), layers_kept(), any_number_of_boxes(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are of torch's own code
         try:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy import special
+from jax.scipy.linalg import lu_solve
 
 from jfuse.base.errors import LowerError
 
@@ -142,6 +143,25 @@ def _eigh(a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
     return values, vectors if compute_v else None
 
 
+def _pinv(a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    """The pseudoinverse, without singular values up to the larger of atol and rtol times the largest one."""
+    a = jnp.tril(a) + jnp.tril(a, -1).mT if hermitian else a
+    left, values, right = jnp.linalg.svd(a, full_matrices=False)
+    if rtol is None:
+        rtol = jnp.finfo(a.dtype).eps * max(a.shape[-2:])
+        rtol = rtol if atol is None else jnp.where(atol > 0, 0.0, rtol)
+    cutoff = rtol * jnp.max(values, -1)
+    kept = values > (cutoff if atol is None else jnp.maximum(atol, cutoff))[..., None]
+    return (right.mT * jnp.where(kept, 1 / jnp.where(kept, values, 1), 0)[..., None, :]) @ left.mT
+
+
+def _lstsq(a: Any, b: Any, rcond: float | None = None, driver: str | None = None) -> Any:
+    """The shortest of the best solutions; residuals, rank and singular values have no spelling."""
+    is_vector = b.ndim == a.ndim - 1
+    solution = _pinv(a, rtol=rcond) @ (b[..., None] if is_vector else b)
+    return solution[..., 0] if is_vector else solution, None, None, None
+
+
 def _lu_factor(a: Any, pivot: bool = True, check_errors: bool = False) -> Any:
     factors, pivots, _ = lax.linalg.lu(a)
     return factors, pivots + 1, None
@@ -149,13 +169,35 @@ def _lu_factor(a: Any, pivot: bool = True, check_errors: bool = False) -> Any:
 
 def _lu(a: Any, pivot: bool = True) -> Any:
     factors, _, order = lax.linalg.lu(a)
-    size = min(a.shape[-2:])
-    lower = jnp.tril(factors, -1)[..., :size] + np.eye(a.shape[-2], size, dtype=a.dtype)
-    return (
-        (order[..., None, :] == np.arange(a.shape[-2])[:, None]).astype(a.dtype),
-        lower,
-        jnp.triu(factors)[..., :size, :],
-    )
+    return _lu_parts(factors, order)
+
+
+def _lu_unpack(factors: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    return _lu_parts(factors, lax.linalg.lu_pivots_to_permutation(pivots - 1, factors.shape[-2]))
+
+
+def _lu_parts(factors: Any, order: Any) -> Any:
+    """The permutation of rows, and both triangles.   factors: f[..., m, n]; order: i32[..., m]"""
+    m, size = factors.shape[-2], min(factors.shape[-2:])
+    lower = jnp.tril(factors, -1)[..., :size] + np.eye(m, size, dtype=factors.dtype)
+    permutation = (order[..., None, :] == np.arange(m)[:, None]).astype(factors.dtype)
+    return permutation, lower, jnp.triu(factors)[..., :size, :]
+
+
+def _lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool = False) -> Any:
+    pair = (factors, pivots - 1)
+    if left:
+        return lu_solve(pair, b, trans=int(adjoint))
+    return lu_solve(pair, b.mT, trans=int(not adjoint)).mT
+
+
+def _inv_ex(a: Any, check_errors: bool = False) -> Any:
+    """The inverse, and the number of the first pivot that is 0, or 0."""
+    factors, pivots, _ = lax.linalg.lu(a)
+    is_zero = jnp.diagonal(factors, axis1=-2, axis2=-1) == 0
+    info = jnp.where(jnp.any(is_zero, -1), jnp.argmax(is_zero, -1) + 1, 0)
+    one = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    return lu_solve((factors, pivots), one), info.astype(jnp.int32)
 
 
 def _qr(a: Any, mode: str = "reduced") -> Any:
@@ -170,6 +212,10 @@ def _solve(a: Any, b: Any, left: bool = True) -> Any:
     return solution[..., 0] if is_vector else solution
 
 
+def _solve_ex(a: Any, b: Any, left: bool = True, check_errors: bool = False) -> Any:
+    return _solve(a, b, left), None, None, None
+
+
 def _cholesky(a: Any, upper: bool = False) -> Any:
     factor = jnp.linalg.cholesky(a)
     return factor.mT if upper else factor
@@ -180,6 +226,17 @@ def _cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
     lower = jnp.broadcast_to(lower, (*b.shape[:-2], *lower.shape[-2:]))
     half = lax.linalg.triangular_solve(lower, b, left_side=True, lower=True)
     return lax.linalg.triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
+
+
+def _cholesky_inverse(factor: Any, upper: bool = False) -> Any:
+    return _cholesky_solve(jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape), factor, upper)
+
+
+def _triangular_solve(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+    solution = lax.linalg.triangular_solve(
+        a, b, left_side=True, lower=not upper, transpose_a=transpose, unit_diagonal=unitriangular
+    )
+    return solution, a
 
 
 def _solve_triangular(a: Any, b: Any, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
@@ -221,11 +278,13 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten._linalg_det": lambda a: (jnp.linalg.det(a), None, None),
     "aten._linalg_slogdet": lambda a: (*jnp.linalg.slogdet(a), None, None),
     "aten._linalg_eigh": _eigh,
+    "aten._linalg_solve_ex": _solve_ex,
     "aten._linalg_svd": _svd,
     "aten._pdist_forward": _pdist,
     "aten.addbmm": _addbmm,
     "aten.angle": jnp.angle,
     "aten.as_strided": _as_strided,
+    "aten.cholesky_inverse": _cholesky_inverse,
     "aten.cholesky_solve": _cholesky_solve,
     "aten.copysign": jnp.copysign,
     "aten.diagonal": lambda x, offset=0, dim1=0, dim2=1: jnp.diagonal(x, offset, dim1, dim2),
@@ -241,14 +300,23 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.lcm": _lcm,
     "aten.inverse": jnp.linalg.inv,
     "aten.linalg_cholesky": _cholesky,
+    "aten.linalg_cholesky_ex": lambda a, upper=False, check_errors=False: (_cholesky(a, upper), None),
     "aten.linalg_householder_product": lax.linalg.householder_product,
     "aten.linalg_inv": jnp.linalg.inv,
+    "aten.linalg_inv_ex": _inv_ex,
+    "aten.linalg_lstsq": _lstsq,
     "aten.linalg_lu": _lu,
+    "aten.linalg_lu_factor": _lu_factor,
     "aten.linalg_lu_factor_ex": _lu_factor,
+    "aten.linalg_lu_solve": _lu_solve,
     "aten.linalg_matrix_exp": jax.scipy.linalg.expm,
+    "aten.linalg_pinv": _pinv,
+    "aten.linalg_pinv.default": lambda a, rcond, hermitian=False: _pinv(a, None, rcond, hermitian),
+    "aten.linalg_pinv.rcond_tensor": lambda a, rcond, hermitian=False: _pinv(a, None, rcond, hermitian),
     "aten.linalg_qr": _qr,
     "aten.linalg_solve": _solve,
     "aten.linalg_solve_triangular": _solve_triangular,
+    "aten.lu_unpack": _lu_unpack,
     "aten.logcumsumexp": lambda x, dim: lax.cumlogsumexp(x, dim % x.ndim),
     "aten.masked_scatter": _masked_scatter,
     "aten.nextafter": jnp.nextafter,
@@ -263,5 +331,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.special_log_ndtr": special.log_ndtr,
     "aten.special_ndtri": special.ndtri,
     "aten.special_zeta": special.zeta,
+    "aten.triangular_solve": _triangular_solve,
     "torchvision.roi_pool": _roi_pool,
 }

@@ -76,6 +76,7 @@ class TorchWalker:
         """The results of a graph module, whose placeholders have values."""
         outputs: list[Any] = []
         for node in _needed(module.graph):
+            _refuse_missing(node, values)
             if node.op == "get_attr":
                 value = _attribute(module, node.target)
                 values[node] = self._looked_at(node.target, array_of(value)) if hasattr(value, "detach") else value
@@ -87,12 +88,6 @@ class TorchWalker:
         return outputs
 
     def _call(self, node: Any, values: Mapping[Any, Any]) -> Any:
-        if (missing := _missing(node, values)) is not None:
-            raise LowerError(
-                f"{_name(missing.args[0])} gives no such result",
-                where=place_of(missing),
-                found=f"result {missing.args[1]} is needed by {_name(node)}",
-            )
         args, named = _replaced(node.args, values), _replaced(node.kwargs, values)
         if node.target is operator.getitem:
             return args[0][args[1]]
@@ -213,12 +208,16 @@ def _is_operator(node: Any) -> bool:
     return hasattr(node.target, "_schema")
 
 
-def _missing(node: Any, values: Mapping[Any, Any]) -> Any | None:
-    """An operand that is a result which no rule gives."""
+def _refuse_missing(node: Any, values: Mapping[Any, Any]) -> None:
+    """Raise LowerError for an operand that is a result which no rule gives."""
     for operand in node.all_input_nodes:
         if operand.target is operator.getitem and values[operand] is None and operand.meta.get("val") is not None:
-            return operand
-    return None
+            raise LowerError(
+                f"{_name(operand.args[0])} gives no such result",
+                where=place_of(operand),
+                found=f"result {operand.args[1]} is needed by {_name(node)}",
+                remedy="leave this result out, or compute it from others",
+            )
 
 
 def _draws(node: Any) -> bool:

@@ -8,16 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from jfuse.base.errors import LowerError
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import trace_graph
-from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.compute_in_f32 import in_f32
-from jfuse.lowering.rule_tools.query import dtype, one_like, scalar, type_of
+from jfuse.lowering.rule_tools.query import one_like, scalar, type_of
 from jfuse.lowering.rules import lowers
 
 # Rational approximation of erf on [-c, c], beyond which it rounds to 1: xla/hlo/builder/lib/math.cc, ErfImpl32.
@@ -58,19 +54,18 @@ _GRID = 16.0  # multiples of 1/16 have squares that f32 holds exactly, so that e
 @lowers("Erf")
 @in_f32
 def lower_erf(x: Array) -> Array:
-    """The error function.   x: f32|f16|bf16[...] -> the same type; relative error 3e-7 in NumPy's f32."""
+    """The error function.   x: f32|f64|f16|bf16[...] -> the same type; relative error 3e-7 in NumPy's f32."""
     return _as_composite("jfuse.erf", rational_erf, x)
 
 
 @lowers("Erfc")
 @in_f32
 def lower_erfc(x: Array) -> Array:
-    """1 - erf(x), without cancellation.   x: f32|f16|bf16[...] -> the same type; relative error 5e-7 in NumPy's f32."""
+    """1 - erf(x), without cancellation.   x: f32|f64|f16|bf16[...] -> the same type; relative error 5e-7 in NumPy."""
     return _as_composite("jfuse.erfc", _erfc, x)
 
 
 def _as_composite(name: str, spelling: Callable[[Array], Array], x: Array) -> Array:
-    need_f32(name.removeprefix("jfuse."), x)
     if not isinstance(x, Var):
         return spelling(x)
     body = trace_graph(spelling, [type_of(x)], name="body")
@@ -93,17 +88,6 @@ def _erfc(x: Array) -> Array:
     powers = ops.mul(ops.exp(ops.neg(ops.mul(coarse, coarse))), ops.exp(ops.sub(polynomial(t, _ERFC_EXPONENT), rest)))
     tail = ops.mul(t, powers)
     return ops.select_v2(ops.less(x, scalar(0, x)), ops.sub(scalar(2, x), tail), tail)
-
-
-def need_f32(name: str, x: Array) -> None:
-    """Raise LowerError where a function that is spelled to f32's digits is asked of another type."""
-    if dtype(x) is not DType.f32:
-        raise LowerError(
-            f"{name} of {type_of(x)}",
-            expected="f32, for which TFLite's ops can spell it to the last digits",
-            found=dtype(x).value,
-            remedy="cast the operand to float32",
-        )
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
@@ -169,8 +153,7 @@ _FAR_1 = (-4.1209137e-07, -2.0096372e-06, -1.5015275e-05, -2.1916827e-04, -9.749
 @lowers("BesselI0e")
 @in_f32
 def lower_bessel_i0e(x: Array) -> Array:
-    """exp(-|x|) * I0(x).   x: f32|f16|bf16[...] -> the same type; relative error 5e-7"""
-    need_f32("bessel_i0e", x)
+    """exp(-|x|) * I0(x).   x: f32|f64|f16|bf16[...] -> the same type; relative error 5e-7"""
     size = ops.abs_(x)
     return _near_or_far(size, _near(size, _NEAR_0), _far(size, _FAR_0))
 
@@ -178,8 +161,7 @@ def lower_bessel_i0e(x: Array) -> Array:
 @lowers("BesselI1e")
 @in_f32
 def lower_bessel_i1e(x: Array) -> Array:
-    """exp(-|x|) * I1(x).   x: f32|f16|bf16[...] -> the same type; relative error 8e-7"""
-    need_f32("bessel_i1e", x)
+    """exp(-|x|) * I1(x).   x: f32|f64|f16|bf16[...] -> the same type; relative error 8e-7"""
     size = ops.abs_(x)
     return _near_or_far(size, ops.mul(x, _near(size, _NEAR_1)), ops.mul(ops.sign(x), _far(size, _FAR_1)))
 
@@ -187,14 +169,14 @@ def lower_bessel_i1e(x: Array) -> Array:
 @lowers("BesselI0")
 @in_f32
 def lower_bessel_i0(x: Array) -> Array:
-    """I0(x).   x: f32|f16|bf16[...] -> the same type"""
+    """I0(x).   x: f32|f64|f16|bf16[...] -> the same type"""
     return ops.mul(ops.exp(ops.abs_(x)), lower_bessel_i0e(x))
 
 
 @lowers("BesselI1")
 @in_f32
 def lower_bessel_i1(x: Array) -> Array:
-    """I1(x).   x: f32|f16|bf16[...] -> the same type"""
+    """I1(x).   x: f32|f64|f16|bf16[...] -> the same type"""
     return ops.mul(ops.exp(ops.abs_(x)), lower_bessel_i1e(x))
 
 
@@ -240,11 +222,10 @@ _SHIFT = 6  # from there on the derivative's series is right to 1e-9
 @lowers("Lgamma")
 @in_f32
 def lower_lgamma(x: Array) -> Array:
-    """log(|gamma(x)|).   x: f32|f16|bf16[...] -> the same type; 1e-6 of the larger of 1 and the value
+    """log(|gamma(x)|).   x: f32|f64|f16|bf16[...] -> the same type; 1e-6 of the larger of 1 and the value
 
     A polynomial from 1 to 3, Stirling's series beyond, one step of the recurrence below 1, a reflection below 0.
     """
-    need_f32("lgamma", x)
     zero, one = scalar(0, x), one_like(x)
     is_negative = ops.less(x, zero)
     size = ops.select_v2(is_negative, ops.sub(one, x), x)
@@ -279,11 +260,10 @@ def _sine_and_cosine(x: Array) -> tuple[Array, Array]:
 @lowers("Digamma")
 @in_f32
 def lower_digamma(x: Array) -> Array:
-    """The derivative of log(gamma(x)).   x: f32|f16|bf16[...] -> the same type; 1e-6 of the larger of 1 and the value
+    """The derivative of log(gamma(x)).   x: f32|f64|f16|bf16[...] -> the same type; 1e-6 of the value or of 1
 
     An asymptotic series six steps of the recurrence further, a reflection up to 0.
     """
-    need_f32("digamma", x)
     is_negative = ops.less_equal(x, scalar(0, x))
     size = ops.select_v2(is_negative, ops.sub(one_like(x), x), x)
     far = ops.add(size, scalar(_SHIFT, x))
@@ -294,5 +274,5 @@ def lower_digamma(x: Array) -> Array:
     for step in range(_SHIFT):
         value = ops.sub(value, ops.div(one_like(x), ops.add(size, scalar(step, x)) if step else size))
     sine, cosine = _sine_and_cosine(x)
-    reflected = ops.sub(value, ops.div(ops.mul(cosine, np.float32(math.pi)), sine))
+    reflected = ops.sub(value, ops.div(ops.mul(cosine, scalar(math.pi, x)), sine))
     return ops.select_v2(is_negative, reflected, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,12 @@ def of_svd(x: Any) -> Any:
     return (left * values.sin()[:, None]) @ right
 
 
+def solved_by_old_name(x: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, that the name is old
+        return torch.triangular_solve(x, regular(x), transpose=True)[0]
+
+
 IN_JAX: tuple[Row, ...] = (
     ("gamma's parts", lambda x: torch.igamma(positive(x), x.abs()) + torch.igammac(positive(x), x.abs()), (X,)),
     ("special", lambda x: torch.special.i1(x) + torch.i0(x) + torch.special.i0e(x) + torch.special.i1e(x), (X,)),
@@ -100,6 +107,30 @@ IN_JAX: tuple[Row, ...] = (
         (f32(2, 4, 6),),
     ),
     ("solved", lambda x: torch.linalg.solve(regular(x), x) + torch.linalg.inv(regular(x)) @ x, (f32(2, 4, 6),)),
+    (
+        "solved by lower and upper",
+        lambda x: (
+            torch.linalg.lu_solve(*torch.linalg.lu_factor(regular(x)), x),
+            torch.linalg.lu_solve(*torch.linalg.lu_factor(regular(x)), x.mT, left=False, adjoint=True),
+            torch.lu_unpack(*torch.linalg.lu_factor(x))[0],
+        ),
+        (f32(2, 4, 6),),
+    ),
+    (
+        "solved otherwise",
+        lambda x: (
+            torch.linalg.solve_ex(regular(x), x)[0] + torch.linalg.inv_ex(regular(x))[0] @ x,
+            torch.linalg.inv_ex(regular(x))[1],
+            torch.cholesky_inverse(torch.linalg.cholesky_ex(regular(x) @ regular(x).mT)[0]),
+            solved_by_old_name(x),
+        ),
+        (f32(2, 4, 6),),
+    ),
+    (
+        "pseudoinverses",
+        lambda x: (torch.linalg.lstsq(x[0, :, :2], x[1]).solution, torch.pinverse(x[0, :2], 0.3)),
+        (f32(2, 4, 6),),
+    ),
     ("determinants", lambda x: (torch.linalg.det(regular(x)), *torch.linalg.slogdet(regular(-x))), (f32(2, 4, 6),)),
     ("triangular", lambda x: torch.linalg.solve_triangular(regular(x).tril(), x, upper=False), (f32(2, 4, 6),)),
     ("exponential of matrices", lambda x: torch.linalg.matrix_exp(0.1 * x[..., :4]), (f32(2, 4, 6),)),

@@ -219,6 +219,7 @@ def test_all_operators_without_a_rule_are_named_with_their_places() -> None:
             LowerError,
             "no such result",
         ),
+        (Of(lambda x: torch.linalg.lstsq(x, x).rank), [f32(4, 4)], LowerError, "result 2 is needed by output"),
         ({"a": dense()}, [f32(1, 5)], ImportFailed, "an entry for each module"),
     ],
 )
