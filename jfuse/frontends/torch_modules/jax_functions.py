@@ -148,7 +148,7 @@ def _pinv(a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -
     a = jnp.tril(a) + jnp.tril(a, -1).mT if hermitian else a
     left, values, right = jnp.linalg.svd(a, full_matrices=False)
     if rtol is None:
-        rtol = jnp.finfo(a.dtype).eps * max(a.shape[-2:])
+        rtol = float(np.finfo(a.dtype).eps) * max(a.shape[-2:])
         rtol = rtol if atol is None else jnp.where(atol > 0, 0.0, rtol)
     cutoff = rtol * jnp.max(values, -1)
     kept = values > (cutoff if atol is None else jnp.maximum(atol, cutoff))[..., None]

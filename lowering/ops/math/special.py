@@ -54,14 +54,14 @@ _GRID = 16.0  # multiples of 1/16 have squares that f32 holds exactly, so that e
 @lowers("Erf")
 @in_f32
 def lower_erf(x: Array) -> Array:
-    """The error function.   x: f32|f64|f16|bf16[...] -> the same type; relative error 3e-7 in NumPy's f32."""
+    """The error function.   x: f32|f64|f16|bf16[...] -> its type; relative error 3e-7 in NumPy's f32."""
     return _as_composite("jfuse.erf", rational_erf, x)
 
 
 @lowers("Erfc")
 @in_f32
 def lower_erfc(x: Array) -> Array:
-    """1 - erf(x), without cancellation.   x: f32|f64|f16|bf16[...] -> the same type; relative error 5e-7 in NumPy."""
+    """1 - erf(x), without cancellation.   x: f32|f64|f16|bf16[...] -> its type; relative error 5e-7 in NumPy's f32."""
     return _as_composite("jfuse.erfc", _erfc, x)
 
 

@@ -23,6 +23,12 @@ def singular_values(x: Any) -> Any:
     return values, tf.matmul(left * tf.sin(values)[:, None], right, transpose_b=True)
 
 
+def ctc_losses(x: Any) -> Any:
+    """Losses of sparse labels: two that are the same, one, and fewer steps than the others have."""
+    labels = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], [1, 1, 0], [2, 2])
+    return tf.nn.ctc_loss(labels, tf.ensure_shape(x, (4, 2, 3)), None, [4, 3], blank_index=2)
+
+
 ROWS: dict[str, Callable[[Any], Any]] = {
     "qr": lambda x: tuple(tf.linalg.qr(x)),
     "qr in full": lambda x: tuple(tf.linalg.qr(x, full_matrices=True)),
@@ -30,6 +36,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "eigvalsh": lambda x: tf.linalg.eigvalsh(x[:, :3] + tf.transpose(x[:, :3], (0, 2, 1))),
     "svd": singular_values,
     "singular values alone": lambda x: tf.linalg.svd(x, compute_uv=False),
+    "ctc": lambda x: ctc_losses(tf.transpose(x, (1, 0, 2))),
     "lu": lambda x: tuple(tf.linalg.lu(x[:, :3])),
 }
 
