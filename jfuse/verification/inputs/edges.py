@@ -99,7 +99,7 @@ def _at_compared(
 def _within_type(numbers: np.ndarray, dtype: np.dtype[np.generic]) -> np.ndarray:
     """The numbers in a dtype, those beyond its ends at them."""
     facts = ml_dtypes.finfo(dtype) if dtype.kind == "f" else ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-    return np.clip(numbers, float(facts.min), float(facts.max)).astype(dtype)
+    return np.asarray(np.clip(numbers, float(facts.min), float(facts.max)).astype(dtype))
 
 
 def _lengths(signature: Signature, sizes: Mapping[str, int]) -> int:
