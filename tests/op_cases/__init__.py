@@ -1,4 +1,4 @@
-"""All rows, by rule module: a file of rows has the name of the module whose ops it holds. A new one adds its line."""
+"""All rows, by rule module: a file of rows says in its docstring whose ops it holds. A new one adds its line."""
 
 from __future__ import annotations
 

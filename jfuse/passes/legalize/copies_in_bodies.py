@@ -1,9 +1,9 @@
 """Keeps XNNPACK from copying across the border of its part of a loop's or a branch's body.
 
-XNNPACK reshapes, concatenates and splits by copies. It skips a copy whose two ends have one address, and never makes it
-again. When a batch grows, XNNPACK's memory moves, and it compares the new address of its own value with the last address
-of LiteRT's. LiteRT frees the memory of a body after each run, so the two addresses may be equal by chance: the copy is
-not made, and the call answers wrongly (LiteRT 2.3.0, xnnpack/src/operators/unary-elementwise-nc.c,
+XNNPACK reshapes, concatenates and splits by copies. It skips a copy whose two ends have one address, and never makes
+it again. When a batch grows, XNNPACK's memory moves, and it compares the new address of its own value with the last
+address of LiteRT's. LiteRT frees the memory of a body after each run, so the two addresses may be equal by chance: the
+copy is not made, and the call answers wrongly (LiteRT 2.3.0, xnnpack/src/operators/unary-elementwise-nc.c,
 setup_unary_elementwise_nc). A copy with both ends on one side of the border is safe; others are made by LiteRT.
 """
 

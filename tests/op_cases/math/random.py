@@ -1,4 +1,4 @@
-"""Rows of lowering.ops.math.random.py: none, as no two calls draw the same."""
+"""Rows of lowering/ops/math/random.py: none, as no two calls draw the same."""
 
 from __future__ import annotations
 

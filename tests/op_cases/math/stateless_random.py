@@ -1,4 +1,4 @@
-"""Rows of lowering.ops.math.random.py: the ops that take seeds. Keys and counters are u64."""
+"""Rows of lowering/ops/math/random.py: the ops that take seeds. Keys and counters are u64."""
 
 from __future__ import annotations
 
