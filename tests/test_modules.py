@@ -130,7 +130,7 @@ def _is_there(place: str) -> bool:
 
 
 def test_few_modules_have_one_importer() -> None:
-    """What one module alone needs stands in it; lists of rules and rows import each of theirs."""
+    """Code that one module alone needs stands in that module; lists of rules and of rows import each of their files."""
     importers: dict[str, set[str]] = {}
     for found in imports():
         importers.setdefault(found.target, set()).add(found.module)

@@ -60,7 +60,7 @@ def extract(
 
 
 def _named(chosen: Sequence[str | Var] | None, values: Mapping[str, Atom]) -> Any:
-    """The names of tensors, of which some may be given as Vars."""
+    """The names of tensors that are given by name or as Vars."""
     if not isinstance(chosen, list | tuple):
         return chosen
     names = {value: name for name, value in reversed([*values.items()])}

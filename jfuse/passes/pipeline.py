@@ -308,7 +308,7 @@ def run_pipeline(
         try:
             checked = program.graphs() if number else ()  # by the step before
             program = _step(step, program, ctx, _Checks(steps[:number], checked, check_types))
-        except Exception as error:
+        except Exception as error:  # raised again, with the name of the pass
             note_place(error, step=f"pass {step.__name__}")
             raise
         seconds = ctx.report.seconds

@@ -307,7 +307,7 @@ def _with_settled_bodies(eqn: Eqn, known: Known, done: Done) -> Eqn:
     if not eqn.bodies:
         return eqn
     unchanging: Sequence[Atom | None] = ()
-    if eqn.op is scan:  # what it is given, and sequences of which every step is the same; not what it carries
+    if eqn.op is scan:  # its constants, and sequences whose steps are all equal; not its carries
         first, last = eqn.params["consts"], eqn.params["consts"] + eqn.params["carries"]
         unchanging = [a if not first <= i < last else None for i, a in enumerate(eqn.inputs)]
     elif eqn.op is composite:

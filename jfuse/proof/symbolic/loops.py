@@ -22,7 +22,7 @@ from jfuse.proof.symbolic.blocks import Picks, Stopped
 from jfuse.proof.symbolic.comparison import difference, equal, opened
 from jfuse.proof.symbolic.forms import Form, Front, Instance, Part, Ref, added, open_numbers
 
-ANY = -1  # the number of a loop for one step of which is spoken
+ANY = -1  # stands for the number of a loop while one of its steps is read
 _STEPS = 3  # that both loops run for a suggestion
 _CLOSE = 1e-7  # between numbers of elements that may be equal
 _MIXED = np.array([1.0, 0.7, 0.3, 0.9])  # of the numbers of an element, one by which it is looked up
@@ -73,7 +73,7 @@ class StepReader(Protocol):
 
 @dataclass(frozen=True)
 class Stepped:
-    """What a step of the loop `ANY` makes of carries that are atoms of families, one for each carry."""
+    """The carries after one step of the loop `ANY`. Before it, each carry is an atom of a family of its own."""
 
     families: Sequence[int]
     carried: Sequence[Form]

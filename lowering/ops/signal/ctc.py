@@ -100,7 +100,7 @@ def lower_ctc_beam_search_decoder(
 ) -> Any:
     """For each of the best paths a sparse matrix of its labels, and their log probabilities.
 
-    inputs: f[t,b,classes], of which the last is the blank; sequence_length: i32[b] -> i64[n,2] for each path,
+    inputs: f[t,b,classes], the last class is the blank; sequence_length: i32[b] -> i64[n,2] for each path,
     i64[n] for each, i64[2] for each, f32[b,paths]
     """
     agreed(inputs.shape[1], sequence_length.shape[0])

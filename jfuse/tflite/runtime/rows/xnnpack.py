@@ -15,7 +15,7 @@ from jfuse.kernels.core.integer_types import is_per_tensor, scale_of
 MOST_AXES = 6
 _TYPES = frozenset({DType.f32, DType.i8, DType.u8})
 COPIES = frozenset({"RESHAPE", "CONCATENATION", "SPLIT"})
-"""What XNNPACK does by copies, of any numbers that it takes."""
+"""Operators that XNNPACK runs by copying its operands."""
 UNARY = frozenset(
     "ABS CEIL COS ELU EXP FLOOR GELU HARD_SWISH LEAKY_RELU LOG LOGISTIC NEG RELU RELU6 RELU_N1_TO_1 ROUND RSQRT SIN "
     "SQRT SQUARE TANH".split()
