@@ -1,4 +1,4 @@
-"""Convolutions over images: CONV_2D, DEPTHWISE_CONV_2D and TRANSPOSE_CONV."""
+"""Convolutions over images and volumes: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D, CONV_3D_TRANSPOSE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate for targets that call one signature, and plan their memory before the first call."""
+"""Gates for what a target can call, load, and keep between calls."""
 
 from __future__ import annotations
 

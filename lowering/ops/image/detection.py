@@ -1,4 +1,4 @@
-"""Non-maximum suppression of overlapping boxes.
+"""Non-maximum suppression of overlapping boxes, one class or all together.
 
 TFLite's kernels differ from TensorFlow's in ways that the rules make up for: an overlap equal to the threshold
 suppresses, a box without area is chosen again and again, equal scores come in any order, and results are filled up.

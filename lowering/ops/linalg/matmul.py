@@ -1,4 +1,4 @@
-"""Matrix products: constant right operands become the weights of FULLY_CONNECTED, others BATCH_MATMUL.
+"""Matrix products, and Einsum: constant right operands become the weights of FULLY_CONNECTED, others BATCH_MATMUL.
 
 Integers, for which the runtime has no product, are multiplied and summed up.
 """

@@ -1,4 +1,4 @@
-"""The error function and its complement, which TFLite lacks.
+"""The error function and its complement, gamma and Bessel functions, which TFLite lacks.
 
 Each becomes a composite with a spelling of forty ops or fewer, so that whoever recognises a GELU meets one equation.
 """

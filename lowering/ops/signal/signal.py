@@ -1,4 +1,4 @@
-"""Fourier transforms: RFFT2D where lengths are powers of 2, else products with matrices of sines and cosines.
+"""Fourier transforms, and spectra of audio: RFFT2D where lengths are powers of 2, else products with matrices of sines and cosines.
 
 Of an open length the matrices are computed at run time.
 """
