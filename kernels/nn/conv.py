@@ -1,4 +1,4 @@
-"""Convolutions over images and volumes: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D, CONV_3D_TRANSPOSE."""
+"""Convolutions over images and volumes: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D and its transpose."""
 
 from __future__ import annotations
 
