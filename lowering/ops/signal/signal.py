@@ -1,4 +1,4 @@
-"""Fourier transforms, and spectra of audio: RFFT2D where lengths are powers of 2, else products with matrices of sines and cosines.
+"""Fourier transforms, and spectra of audio: RFFT2D for lengths that are powers of 2, else products with sines.
 
 Of an open length the matrices are computed at run time.
 """
